@@ -1,0 +1,52 @@
+# Compiler flags, linker, cache and sanitizers, for all of our own code.
+#
+# No -march: a binary must run on any x86-64; kernels choose their instruction set at run time.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+# Sanitized tests should finish soon, keep their asserts and still show whole back traces.
+set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -fno-omit-frame-pointer")
+set(CMAKE_EXE_LINKER_FLAGS_SANITIZE "")
+set(CMAKE_SHARED_LINKER_FLAGS_SANITIZE "")
+set(CMAKE_MODULE_LINKER_FLAGS_SANITIZE "")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(TUTTI_CCACHE ccache)
+if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${TUTTI_CCACHE}")
+endif()
+
+find_program(TUTTI_MOLD mold)
+if(TUTTI_MOLD)
+  add_link_options(-fuse-ld=mold)
+else()
+  add_link_options(-fuse-ld=gold)
+endif()
+
+# What our targets link for their flags; generated code does without the warnings.
+add_library(tutti_flags INTERFACE)
+target_compile_options(tutti_flags INTERFACE -Wall -Wextra -Werror)
+
+set(TUTTI_SANITIZER_FLAGS_asan -fsanitize=address,undefined -fno-sanitize-recover=undefined)
+set(TUTTI_SANITIZER_FLAGS_tsan -fsanitize=thread)
+if(TUTTI_SANITIZER)
+  if(NOT DEFINED TUTTI_SANITIZER_FLAGS_${TUTTI_SANITIZER})
+    message(FATAL_ERROR "TUTTI_SANITIZER is '${TUTTI_SANITIZER}'; expected asan or tsan")
+  endif()
+  add_compile_options(${TUTTI_SANITIZER_FLAGS_${TUTTI_SANITIZER}})
+  add_link_options(${TUTTI_SANITIZER_FLAGS_${TUTTI_SANITIZER}})
+  if(TUTTI_SANITIZER STREQUAL "tsan")
+    # GCC warns that ThreadSanitizer does not see fences on their own.
+    target_compile_options(tutti_flags INTERFACE -Wno-error=tsan)
+  endif()
+endif()
