@@ -34,12 +34,8 @@ function(tutti_unit_tests folder)
   endif()
   set(target unit_${folder})
   add_executable(${target} ${sources})
-  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE
-    tutti_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
-  target_compile_definitions(${target} PRIVATE
-    TUTTI_TEST_DATA_DIR="${PROJECT_SOURCE_DIR}/tests/data"
-    TUTTI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    tutti_flags ${ARG_LIBRARIES} tutti_test_support GTest::gmock GTest::gtest_main)
   add_test(NAME ${target} COMMAND ${target} --gtest_brief=1
            WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
   set_tests_properties(${target} PROPERTIES TIMEOUT 300)

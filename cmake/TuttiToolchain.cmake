@@ -23,8 +23,11 @@ endif()
 
 find_program(TUTTI_CCACHE ccache)
 if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${TUTTI_CCACHE}")
+  # Paths relative to the tree, so that another clone (CI's) hits what this one compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+    "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${TUTTI_CCACHE}")
 endif()
+add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
 
 find_program(TUTTI_MOLD mold)
 if(TUTTI_MOLD)
