@@ -1,0 +1,36 @@
+# Entry points for people and CI; the work is in scripts/. `make help` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup build test test-sanitizers demo bench format lint dist clean
+
+help: ## This list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+setup: ## Debian packages and the Python venv (.venv)
+	@scripts/setup
+
+build: ## Everything, optimised, in build/release
+	@scripts/build release
+
+test: ## Unit tests and Python tests on the release build
+	@scripts/test
+
+test-sanitizers: ## Unit tests under ASan + UBSan, then under TSan
+	@scripts/test-sanitizers
+
+demo: ## Compile the sample model for 1, 2 and 4 ranks, serve it, make out/clip.mp4
+	@scripts/demo
+
+bench: ## All benchmarks of bench/, reports in build/reports
+	@scripts/bench
+
+format: ## Rewrite C++ and Python files in the house format
+	@scripts/format
+
+lint: ## Format check, clang-tidy, ruff
+	@scripts/lint
+
+dist: ## Relocatable bundle in dist/
+	@scripts/dist
+
+clean: ## Remove build outputs; the venv stays
+	@rm -rf build dist out
