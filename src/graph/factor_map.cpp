@@ -1,0 +1,45 @@
+#include "graph/factor_map.h"
+
+namespace tutti {
+namespace {
+
+std::string operand_text(const FactorMap& map, const DimFactors& dims) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (i > 0) text += " ";
+    if (dims[i].empty()) text += "1";
+    if (dims[i].size() > 1) text += "(";
+    for (std::size_t j = 0; j < dims[i].size(); ++j) {
+      if (j > 0) text += " ";
+      const Factor& factor = map.factors[static_cast<std::size_t>(dims[i][j])];
+      text += factor.name;
+      if (factor.role == FactorRole::kReduction) text += "+";
+      if (factor.role == FactorRole::kWhole) text += "!";
+    }
+    if (dims[i].size() > 1) text += ")";
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+int FactorMap::add(std::string name, Dim size, FactorRole role) {
+  factors.push_back({std::move(name), std::move(size), role});
+  return static_cast<int>(factors.size()) - 1;
+}
+
+std::string FactorMap::to_string() const {
+  std::string text;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (i > 0) text += ",";
+    text += operand_text(*this, inputs[i]);
+  }
+  text += "->";
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (i > 0) text += ",";
+    text += operand_text(*this, outputs[i]);
+  }
+  return text;
+}
+
+}  // namespace tutti

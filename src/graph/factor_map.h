@@ -1,0 +1,41 @@
+// Layout rules as factor maps, after the sharding rules of OpenXLA's Shardy
+// (https://openxla.org/shardy/sharding_representation).
+//
+// A rule names an operator's factors and says of which factors each dimension of each operand is
+// made, from major to minor. MatMul: (b m k),(b k n)->(b m n). A reshape of [t, 512] to [t, 8, 64]:
+// (t (h d))->(t h d). Attention: (b (k g) s d),(b k t d),(b k t e)->(b (k g) s e).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/dim.h"
+
+namespace tutti {
+
+enum class FactorRole {
+  kParallel,   // may be split: every piece of the output needs that piece of the inputs alone
+  kReduction,  // may be split: the outputs are then partial sums
+  kWhole,      // must be whole on every rank that computes the node
+};
+
+struct Factor {
+  std::string name;
+  Dim size;
+  FactorRole role = FactorRole::kParallel;
+};
+
+// For each dimension, the indexes of its factors, major to minor. An empty list: size 1, or
+// broadcast along a factor of the node.
+using DimFactors = std::vector<std::vector<int>>;
+
+struct FactorMap {
+  std::vector<Factor> factors;
+  std::vector<DimFactors> inputs;   // one for each input of the node (empty for an absent one)
+  std::vector<DimFactors> outputs;  // one for each output
+
+  int add(std::string name, Dim size, FactorRole role = FactorRole::kParallel);
+  std::string to_string() const;  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole
+};
+
+}  // namespace tutti
