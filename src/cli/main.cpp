@@ -1,0 +1,41 @@
+#include <CLI/CLI.hpp>
+#include <array>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/serve.h"
+#include "cli/subcommand.h"
+#include "tutti/version.h"
+
+namespace {
+
+// One line a sub-command; the order is that of the help text.
+constexpr std::array kSubcommands = {
+    tutti::cli::Subcommand{"serve", "Serve model repositories over gRPC", tutti::cli::add_serve},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Tutti compiles and serves models that run distributed over ranks");
+  app.set_version_flag("--version", "tutti " TUTTI_VERSION);
+  app.require_subcommand(1);
+
+  std::vector<std::pair<CLI::App*, std::function<int()>>> actions;
+  for (const auto& [name, summary, add] : kSubcommands) {
+    CLI::App* command = app.add_subcommand(std::string(name), std::string(summary));
+    actions.emplace_back(command, add(*command));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 counts --help and --version as errors with code 0.
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  for (const auto& [command, run] : actions) {
+    if (command->parsed()) return run();
+  }
+  return 2;
+}
