@@ -75,14 +75,15 @@ TUTTI_INLINE inline float expm1_approx(float x) {
   return fabs_approx(x) < 0.5f ? near : far;
 }
 
-TUTTI_INLINE inline float log_approx(float x) {
-  const bool tiny = x < 1.17549435e-38f;
-  const float scaled = tiny ? x * 8388608.0f : x;  // subnormals
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(scaled);
+namespace internal {
+
+// log(x) for normal, positive, finite x; `exponent` is added to that of x.
+TUTTI_INLINE inline float log_normal(float x, float exponent) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   // x = m * 2^e with m in [sqrt(1/2), sqrt(2)).
   const std::int32_t e0 = static_cast<std::int32_t>(bits - 0x3f3504f3U) >> 23;
   const float m = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(e0) << 23));
-  const float e = static_cast<float>(e0) - (tiny ? 23.0f : 0.0f);
+  const float e = static_cast<float>(e0) + exponent;
   const float f = m - 1.0f;
   float p = 6.915420331e-2f;
   p = p * f - 1.178983347e-1f;
@@ -95,8 +96,15 @@ TUTTI_INLINE inline float log_approx(float x) {
   p = p * f + 3.333331044e-1f;
   const float f2 = f * f;
   const float tail = f2 * f * p + e * -2.12194440e-4f - 0.5f * f2;
-  float result = (f + tail) + e * 0.693359375f;
+  return (f + tail) + e * 0.693359375f;
+}
+
+}  // namespace internal
+
+TUTTI_INLINE inline float log_approx(float x) {
+  const bool tiny = x < 1.17549435e-38f;  // subnormals are scaled by 2^23
   const float infinity = std::numeric_limits<float>::infinity();
+  float result = internal::log_normal(tiny ? x * 8388608.0f : x, tiny ? -23.0f : 0.0f);
   result = x == infinity ? infinity : result;
   result = x == 0.0f ? -infinity : result;
   return x < 0.0f || x != x ? std::numeric_limits<float>::quiet_NaN() : result;
@@ -106,8 +114,8 @@ TUTTI_INLINE inline float log_approx(float x) {
 TUTTI_INLINE inline float log1p_approx(float x) {
   const float u = 1.0f + x;
   const float lost = x - (u - 1.0f);  // what rounding took from x
-  const float result = log_approx(u) + lost / u;
-  return x > 3.0e38f ? x : result;
+  const float result = internal::log_normal(u, 0.0f) + lost / u;
+  return x <= 3.0e38f ? result : x;  // infinity and NaN as they are
 }
 
 TUTTI_INLINE inline float sigmoid_approx(float x) { return 1.0f / (1.0f + exp_approx(-x)); }
@@ -197,7 +205,9 @@ TUTTI_INLINE inline float silu_approx(float x) { return x * sigmoid_approx(x); }
 
 TUTTI_INLINE inline float softplus_approx(float x) {
   const float positive = x > 0.0f ? x : 0.0f;
-  return positive + log1p_approx(exp_approx(-fabs_approx(x)));
+  const float y = exp_approx(-fabs_approx(x));  // in [0, 1]
+  const float u = 1.0f + y;
+  return positive + (internal::log_normal(u, 0.0f) + (y - (u - 1.0f)) / u);
 }
 
 // x * tanh(softplus(x)): with e = exp(x), tanh(log(1 + e)) = (e^2 + 2e) / (e^2 + 2e + 2).
