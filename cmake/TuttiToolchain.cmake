@@ -29,10 +29,9 @@ if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
 
-find_program(TUTTI_MOLD mold)
-if(TUTTI_MOLD)
-  add_link_options(-fuse-ld=mold)
-else()
+# Part of binutils, and twice as fast as its default.
+find_program(TUTTI_GOLD ld.gold)
+if(TUTTI_GOLD)
   add_link_options(-fuse-ld=gold)
 endif()
 
