@@ -20,8 +20,8 @@ enum class FactorRole {
 };
 
 struct Factor {
-  std::string name;
-  Dim size;
+  std::string name = {};
+  Dim size = 0;
   FactorRole role = FactorRole::kParallel;
 };
 

@@ -16,7 +16,7 @@ namespace tutti {
 struct Split {
   int dim = 0;
   int axis = 0;
-  Dim units;
+  Dim units = 0;
   int replicas = 1;
 
   bool operator==(const Split&) const = default;

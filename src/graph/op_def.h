@@ -25,7 +25,7 @@ enum class AttributeKind {
 };
 
 struct AttributeSpec {
-  std::string name;
+  std::string name = {};
   AttributeKind kind = AttributeKind::kInt;
   bool required = false;
 };
@@ -33,12 +33,12 @@ struct AttributeSpec {
 inline constexpr int kVariadic = -1;
 
 struct OpDef {
-  std::string type;    // "MatMul"
-  std::string domain;  // "" where form and meaning are ONNX's, "ai.tutti" for our own
+  std::string type = {};    // "MatMul"
+  std::string domain = {};  // "" where form and meaning are ONNX's, "ai.tutti" for our own
   int min_inputs = 1;
   int max_inputs = 1;  // kVariadic: any number from min_inputs
   int num_outputs = 1; // kVariadic: the caller says
-  std::vector<AttributeSpec> attributes;
+  std::vector<AttributeSpec> attributes = {};
 
   // Types of the outputs from those of the inputs and the attributes. Required. Checks everything
   // that could make a kernel fail: ranks, sizes that are constant and disagree, dtypes, axes.

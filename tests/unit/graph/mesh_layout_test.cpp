@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include "graph/layout.h"
+
+namespace tutti {
+namespace {
+
+TEST(Mesh, LastAxisVariesFastest) {
+  const Mesh mesh = *Mesh::parse("cfg=2,cp=4");
+  EXPECT_EQ(mesh.num_ranks(), 8);
+  EXPECT_EQ(mesh.coordinate(6, 0), 1);
+  EXPECT_EQ(mesh.coordinate(6, 1), 2);
+  EXPECT_EQ(mesh.peers(6, 0), (std::vector<int>{2, 6}));
+  EXPECT_EQ(mesh.peers(6, 1), (std::vector<int>{4, 5, 6, 7}));
+  EXPECT_EQ(mesh.to_string(), "cfg=2,cp=4");
+}
+
+TEST(Mesh, RefusesWhatIsNoMesh) {
+  for (const char* text : {"cp", "cp=", "cp=0", "cp=-1", "cp=2x", "=2", "cp=2,cp=2", "cp=2,", "1a=2",
+                           "cp=99999", "a b=2"}) {
+    EXPECT_FALSE(Mesh::parse(text).ok()) << text;
+  }
+  EXPECT_EQ(Mesh::parse("")->num_ranks(), 1);
+}
+
+TEST(Layout, LocalShapesAddUpToTheWhole) {
+  const Mesh mesh = *Mesh::parse("cp=3");
+  Layout layout;
+  layout.set({.dim = 1, .axis = 0, .units = Dim(8)});
+  const Shape local = local_shape({2, 512, 4}, layout, mesh);
+  std::vector<std::int64_t> sizes;
+  for (int rank = 0; rank < 3; ++rank) {
+    SymbolMap symbols;
+    mesh.bind(rank, &symbols);
+    sizes.push_back((*evaluate(local, symbols))[1]);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{192, 192, 128}));
+}
+
+TEST(Layout, ReplicasGiveNeighbouringRanksTheSameUnit) {
+  const Mesh mesh = *Mesh::parse("cp=8");
+  Layout layout;
+  layout.set({.dim = 0, .axis = 0, .units = Dim(4), .replicas = 2});
+  EXPECT_TRUE(local_shape({4, 64}, layout, mesh)[0].is(1));
+  EXPECT_EQ(layout.to_string({4, 64}, mesh), "[4/cp(units 4, x2), 64]");
+}
+
+TEST(Layout, OneSplitAnAxis) {
+  Layout layout;
+  layout.set({.dim = 1, .axis = 0, .units = Dim(8)});
+  layout.set({.dim = 2, .axis = 0, .units = Dim(4)});
+  ASSERT_EQ(layout.splits.size(), 1U);
+  EXPECT_EQ(layout.on_axis(0)->dim, 2);
+  layout.remove_axis(0);
+  EXPECT_TRUE(layout.is_replicated());
+}
+
+}  // namespace
+}  // namespace tutti
