@@ -63,6 +63,9 @@ class Communicator {
   // From any thread, any number of times: every pending and later call on any rank of the group
   // returns this error (the first one given wins). Not collective.
   virtual void abort(const Status& reason) = 0;
+
+  // Bytes that exchange() sent to other ranks since the start, for reports.
+  virtual std::int64_t sent_bytes() const { return 0; }
 };
 
 }  // namespace tutti
