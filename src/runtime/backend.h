@@ -60,6 +60,9 @@ class RankDevice {
   virtual ~RankDevice() = default;
   virtual Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) = 0;
   virtual Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) = 0;
+  // True when data() of buffers is ordinary memory of this process: kernels then read requests and
+  // write responses in place, without upload and download.
+  virtual bool is_host_memory() const { return false; }
   // Where a constant lives on this device. A host backend returns the tensor's own memory.
   virtual Result<const void*> place_constant(const Tensor& tensor) = 0;
   virtual Status upload(void* target, const void* host, std::size_t bytes) = 0;
@@ -74,6 +77,7 @@ struct RankDeviceOptions {
   int threads = 1;                       // host threads that a CPU rank may use
   // By mesh axis: this rank's communicator along the axis. Null entries for axes of size 1.
   std::vector<std::shared_ptr<Communicator>> communicators;
+  std::vector<std::string> axes;         // names, by mesh axis
 };
 
 class Backend {

@@ -16,6 +16,7 @@ struct CpuContext {
   ThreadPool* pool = nullptr;
   int rank = 0;
   std::vector<std::shared_ptr<Communicator>> communicators;  // by mesh axis
+  std::vector<std::string> axes;                             // names, by mesh axis
 };
 
 // The error starts with what is wrong; the caller puts the node in front.

@@ -1,0 +1,275 @@
+// Exchanges along one mesh axis. src/comm/transfer_plan.h knows what travels, the rank's
+// communicator how.
+#include <optional>
+
+#include "backends/cpu/kernels.h"
+#include "comm/copy.h"
+#include "comm/local.h"
+#include "comm/reduce.h"
+#include "comm/transfer_plan.h"
+
+namespace tutti::cpu {
+namespace {
+
+// The rank's communicator along the node's axis.
+Result<std::shared_ptr<Communicator>> communicator_of(const Node& node, const CpuContext& context) {
+  const std::string axis = node.attr_string("axis");
+  const auto ranks = static_cast<int>(node.attr_int("ranks"));
+  for (std::size_t i = 0; i < context.axes.size() && i < context.communicators.size(); ++i) {
+    if (context.axes[i] != axis) continue;
+    std::shared_ptr<Communicator> communicator = context.communicators[i];
+    if (communicator == nullptr) communicator = make_local_communicators(1)[0];
+    if (communicator->size() != ranks) {
+      return invalid_argument("mesh axis '", axis, "' has ", communicator->size(),
+                              " ranks here, expected ", ranks);
+    }
+    return communicator;
+  }
+  return invalid_argument("mesh axis '", axis, "' is unknown here; the axes are ", context.axes);
+}
+
+Result<std::int64_t> single_size(const KernelSpec& spec, std::string_view attribute) {
+  const Shape dims = spec.node.attr_dims(attribute);
+  if (dims.size() != 1) {
+    return invalid_argument("attribute '", attribute, "' has ", dims.size(),
+                            " elements, expected 1");
+  }
+  return dims[0].evaluate(spec.symbols);
+}
+
+Result<PieceSplit> split_of(const KernelSpec& spec) {
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t units, single_size(spec, "units"));
+  return PieceSplit{static_cast<int>(spec.node.attr_int("dim")), units,
+                    static_cast<int>(spec.node.attr_int("replicas", 1))};
+}
+
+Status check_dim(std::int64_t dim, const TensorDesc& desc) {
+  if (dim >= 0 && dim < static_cast<std::int64_t>(desc.dims.size())) return {};
+  return invalid_argument("dimension ", dim, " is outside [0, ", desc.dims.size(), ")");
+}
+
+// Both ends of every operand have the sizes that its splits say.
+Status check_sizes(const KernelSpec& spec, std::span<const TransferOperand> operands,
+                   const Communicator& communicator) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Dims from =
+        piece_dims(operands[i].dims, operands[i].from, communicator.size(), communicator.rank());
+    const Dims to =
+        piece_dims(operands[i].dims, operands[i].to, communicator.size(), communicator.rank());
+    if (spec.inputs[i].dims != from) {
+      return invalid_argument("input ", i, " has sizes ", spec.inputs[i].dims, ", expected ", from);
+    }
+    if (spec.outputs[i].dims != to) {
+      return invalid_argument("output ", i, " has sizes ", spec.outputs[i].dims, ", expected ", to);
+    }
+  }
+  return {};
+}
+
+ReduceOp reduce_op_of(const Node& node) {
+  const std::string op = node.attr_string("op", "sum");
+  return op == "max" ? ReduceOp::kMax : op == "min" ? ReduceOp::kMin : ReduceOp::kSum;
+}
+
+void make_copies(const TransferPlan& plan, std::span<void* const> targets) {
+  for (const LocalCopy& copy : plan.copies) {
+    void* target = targets[static_cast<std::size_t>(copy.to.buffer)];
+    copy_region(copy.from, target, copy.to, target);
+  }
+}
+
+class TransferKernel final : public Kernel {
+ public:
+  TransferKernel(std::shared_ptr<Communicator> communicator, TransferPlan plan)
+      : communicator_(std::move(communicator)), plan_(std::move(plan)) {}
+
+  Status run(const KernelArgs& args) override {
+    TUTTI_RETURN_IF_ERROR(communicator_->exchange(plan_.exchange, args.inputs, args.outputs));
+    make_copies(plan_, args.outputs);
+    return {};
+  }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  TransferPlan plan_;
+};
+
+// The piece of a value that every rank has: nobody else takes part.
+class SliceKernel final : public Kernel {
+ public:
+  SliceKernel(TransferPlan plan, int rank)
+      : plan_(std::move(plan)), rank_(static_cast<std::size_t>(rank)) {}
+
+  Status run(const KernelArgs& args) override {
+    const std::vector<Region>& from = plan_.exchange.send[rank_];
+    const std::vector<Region>& to = plan_.exchange.receive[rank_];
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      copy_region(from[i], args.inputs[0], to[i], args.outputs[0]);
+    }
+    make_copies(plan_, args.outputs);
+    return {};
+  }
+
+ private:
+  TransferPlan plan_;
+  std::size_t rank_;
+};
+
+class AllReduceKernel final : public Kernel {
+ public:
+  AllReduceKernel(std::shared_ptr<Communicator> communicator, const TensorDesc& desc, ReduceOp op)
+      : communicator_(std::move(communicator)),
+        count_(desc.element_count()),
+        dtype_(desc.dtype),
+        op_(op) {}
+
+  Status run(const KernelArgs& args) override {
+    return communicator_->all_reduce(args.inputs[0], args.outputs[0], count_, dtype_, op_);
+  }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  std::int64_t count_;
+  DType dtype_;
+  ReduceOp op_;
+};
+
+// Gathers every rank's contribution to its own piece in the workspace and reduces them in order.
+class ReduceScatterKernel final : public Kernel {
+ public:
+  ReduceScatterKernel(std::shared_ptr<Communicator> communicator, TransferPlan plan,
+                      const TensorDesc& piece, ReduceOp op)
+      : communicator_(std::move(communicator)),
+        plan_(std::move(plan)),
+        piece_bytes_(piece.byte_size()),
+        count_(piece.element_count()),
+        dtype_(piece.dtype),
+        op_(op),
+        contributions_(static_cast<std::size_t>(communicator_->size())) {}
+
+  std::size_t workspace_bytes() const override { return piece_bytes_ * contributions_.size(); }
+
+  Status run(const KernelArgs& args) override {
+    void* const targets[] = {args.workspace};
+    TUTTI_RETURN_IF_ERROR(communicator_->exchange(plan_.exchange, args.inputs, targets));
+    make_copies(plan_, targets);
+    for (std::size_t i = 0; i < contributions_.size(); ++i) {
+      contributions_[i] = static_cast<const std::byte*>(args.workspace) + i * piece_bytes_;
+    }
+    return reduce_range(contributions_, args.outputs[0], 0, count_, dtype_, op_);
+  }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  TransferPlan plan_;
+  std::size_t piece_bytes_;
+  std::int64_t count_;
+  DType dtype_;
+  ReduceOp op_;
+  std::vector<const void*> contributions_;
+};
+
+using Made = Result<std::unique_ptr<Kernel>>;
+
+template <class K, class... Args>
+Made made(Args&&... args) {
+  return std::unique_ptr<Kernel>(std::make_unique<K>(std::forward<Args>(args)...));
+}
+
+Made make_shard_slice(const KernelSpec& spec, CpuContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
+  const TensorDesc& x = spec.inputs[0];
+  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, x));
+  const TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, split};
+  const int rank = communicator->rank();
+  TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
+                         make_transfer_plan({&operand, 1}, communicator->size(), rank));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
+  return made<SliceKernel>(std::move(plan), rank);
+}
+
+Made make_all_gather(const KernelSpec& spec, CpuContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t size, single_size(spec, "size"));
+  const TensorDesc& piece = spec.inputs[0];
+  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
+  Dims whole = piece.dims;
+  whole[static_cast<std::size_t>(split.dim)] = size;
+  const TransferOperand operand{whole, dtype_size(piece.dtype), split, std::nullopt};
+  TUTTI_ASSIGN_OR_RETURN(TransferPlan plan, make_transfer_plan({&operand, 1}, communicator->size(),
+                                                               communicator->rank()));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
+  return made<TransferKernel>(communicator, std::move(plan));
+}
+
+Made make_all_to_all(const KernelSpec& spec, CpuContext& context) {
+  const Node& node = spec.node;
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
+  const std::vector<std::int64_t> from_dims = node.attr_ints("from_dims");
+  const std::vector<std::int64_t> from_replicas = node.attr_ints("from_replicas");
+  const std::vector<std::int64_t> to_dims = node.attr_ints("to_dims");
+  const std::vector<std::int64_t> to_replicas = node.attr_ints("to_replicas");
+  TUTTI_ASSIGN_OR_RETURN(const Dims from_units,
+                         evaluate(node.attr_dims("from_units"), spec.symbols));
+  TUTTI_ASSIGN_OR_RETURN(const Dims to_units, evaluate(node.attr_dims("to_units"), spec.symbols));
+  TUTTI_ASSIGN_OR_RETURN(const Dims sizes, evaluate(node.attr_dims("sizes"), spec.symbols));
+  const std::size_t count = spec.inputs.size();
+  for (const std::size_t length :
+       {from_dims.size(), from_replicas.size(), to_dims.size(), to_replicas.size(),
+        from_units.size(), to_units.size(), sizes.size(), spec.outputs.size()}) {
+    if (length != count) {
+      return invalid_argument("a list of ", length, " elements for ", count, " operands");
+    }
+  }
+  std::vector<TransferOperand> operands;
+  for (std::size_t i = 0; i < count; ++i) {
+    TUTTI_RETURN_IF_ERROR(check_dim(from_dims[i], spec.inputs[i]));
+    TUTTI_RETURN_IF_ERROR(check_dim(to_dims[i], spec.inputs[i]));
+    TransferOperand operand;
+    operand.dims = spec.inputs[i].dims;
+    operand.dims[static_cast<std::size_t>(from_dims[i])] = sizes[i];
+    operand.element_size = dtype_size(spec.inputs[i].dtype);
+    operand.from = PieceSplit{static_cast<int>(from_dims[i]), from_units[i],
+                              static_cast<int>(from_replicas[i])};
+    operand.to =
+        PieceSplit{static_cast<int>(to_dims[i]), to_units[i], static_cast<int>(to_replicas[i])};
+    operands.push_back(std::move(operand));
+  }
+  TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
+                         all_to_all_plan(operands, communicator->size(), communicator->rank()));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, *communicator));
+  return made<TransferKernel>(communicator, std::move(plan));
+}
+
+Made make_all_reduce(const KernelSpec& spec, CpuContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  return made<AllReduceKernel>(communicator, spec.inputs[0], reduce_op_of(spec.node));
+}
+
+Made make_reduce_scatter(const KernelSpec& spec, CpuContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
+  const TensorDesc& x = spec.inputs[0];
+  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, x));
+  const TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, split};
+  TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
+                         reduce_scatter_plan(x.dims, operand.element_size, split,
+                                             communicator->size(), communicator->rank()));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
+  return made<ReduceScatterKernel>(communicator, std::move(plan), spec.outputs[0],
+                                   reduce_op_of(spec.node));
+}
+
+}  // namespace
+
+void register_exchange_kernels(KernelRegistry* registry) {
+  registry->add("ShardSlice", make_shard_slice);
+  registry->add("AllGather", make_all_gather);
+  registry->add("AllToAll", make_all_to_all);
+  registry->add("AllReduce", make_all_reduce);
+  registry->add("ReduceScatter", make_reduce_scatter);
+}
+
+}  // namespace tutti::cpu
