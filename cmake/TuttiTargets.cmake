@@ -39,8 +39,10 @@ function(tutti_unit_tests folder)
   add_test(NAME ${target} COMMAND ${target} --gtest_brief=1
            WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
   set_tests_properties(${target} PROPERTIES TIMEOUT 300)
+  # Asking for too much memory must give an error here too, not end the process.
   set_property(TEST ${target} PROPERTY ENVIRONMENT
+    "ASAN_OPTIONS=allocator_may_return_null=1"
     "UBSAN_OPTIONS=print_stacktrace=1"
-    "TSAN_OPTIONS=halt_on_error=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
+    "TSAN_OPTIONS=halt_on_error=1:allocator_may_return_null=1:suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
   set_property(GLOBAL APPEND PROPERTY TUTTI_UNIT_TESTS ${target})
 endfunction()
