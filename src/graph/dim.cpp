@@ -10,7 +10,15 @@ bool same_monomial(const std::vector<DimAtomPtr>& a, const std::vector<DimAtomPt
                     [](const DimAtomPtr& x, const DimAtomPtr& y) { return x->text == y->text; });
 }
 
+// Saturated at both ends, which keeps the lowest number (that has no negation) out of every Dim. A
+// size this large fails every later check with its own message.
+std::int64_t saturate(__int128 value) {
+  constexpr __int128 kLimit = INT64_MAX;
+  return static_cast<std::int64_t>(std::clamp(value, -kLimit, kLimit));
+}
+
 std::int64_t floor_div_int(std::int64_t a, std::int64_t b) {
+  if (b == -1) return saturate(-__int128{a});
   return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
 }
 
@@ -32,7 +40,8 @@ Result<std::int64_t> apply_op(DimOp op, const std::vector<std::int64_t>& args) {
     case DimOp::kMod: {
       if (args[1] == 0) return invalid_argument("size is divided by 0");
       const std::int64_t quotient = floor_div_int(args[0], args[1]);
-      return op == DimOp::kFloorDiv ? quotient : args[0] - quotient * args[1];
+      if (op == DimOp::kFloorDiv) return quotient;
+      return saturate(__int128{args[0]} - __int128{quotient} * args[1]);
     }
     case DimOp::kMax: return std::max(args[0], args[1]);
     case DimOp::kMin: return std::min(args[0], args[1]);
@@ -54,7 +63,7 @@ bool Dim::MonomialLess::operator()(const std::vector<DimAtomPtr>& a,
 }
 
 Dim::Dim(std::int64_t value) {
-  if (value != 0) terms_.emplace(std::vector<DimAtomPtr>{}, value);
+  if (value != 0) terms_.emplace(std::vector<DimAtomPtr>{}, saturate(value));
 }
 
 Dim Dim::symbol(std::string_view name) {
@@ -97,7 +106,7 @@ std::optional<std::string> Dim::as_symbol() const {
 
 void Dim::add_term(const std::vector<DimAtomPtr>& monomial, std::int64_t coefficient) {
   const auto [it, inserted] = terms_.try_emplace(monomial, coefficient);
-  if (!inserted) it->second += coefficient;
+  if (!inserted) it->second = saturate(__int128{it->second} + coefficient);
   if (it->second == 0) terms_.erase(it);
 }
 
@@ -117,10 +126,7 @@ Dim operator*(const Dim& a, const Dim& b) {
       monomial.reserve(x.size() + y.size());
       std::merge(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(monomial),
                  [](const DimAtomPtr& p, const DimAtomPtr& q) { return p->text < q->text; });
-      std::int64_t coefficient = 0;
-      // Saturate: a size this large fails every later check with its own message.
-      if (__builtin_mul_overflow(cx, cy, &coefficient)) coefficient = INT64_MAX;
-      out.add_term(monomial, coefficient);
+      out.add_term(monomial, saturate(__int128{cx} * cy));
     }
   }
   return out;
@@ -183,7 +189,8 @@ Dim floor_div(const Dim& a, const Dim& b) {
 Dim mod(const Dim& a, const Dim& b) {
   if (b.is(1)) return 0;
   if (a.is_constant() && b.is_constant() && b.constant() != 0) {
-    return a.constant() - floor_div_int(a.constant(), b.constant()) * b.constant();
+    return saturate(a.constant() -
+                    __int128{floor_div_int(a.constant(), b.constant())} * b.constant());
   }
   if (exact_div(a, b)) return 0;
   return Dim::opaque(DimOp::kMod, {a, b});

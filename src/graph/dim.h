@@ -69,6 +69,8 @@ class Dim {
   Dim substitute(const SymbolMap& symbols) const;
   void collect_symbols(std::vector<std::string>* names) const;  // appended, no duplicates
 
+  std::size_t num_terms() const { return terms_.size(); }
+
   std::string to_string() const;
 
  private:

@@ -8,12 +8,16 @@ namespace tutti {
 namespace {
 
 constexpr int kMaxDepth = 64;
+// Formulas come from files: a short text may stand for a product of very many terms.
+constexpr std::size_t kMaxLength = 16384;
+constexpr std::size_t kMaxTerms = 4096;
 
 class DimParser {
  public:
   explicit DimParser(std::string_view text) : text_(text) {}
 
   Result<Dim> parse() {
+    if (text_.size() > kMaxLength) return invalid_argument("size has ", text_.size(), " characters");
     TUTTI_ASSIGN_OR_RETURN(Dim dim, sum());
     skip_space();
     if (position_ != text_.size()) return error("an operator or the end");
@@ -56,6 +60,7 @@ class DimParser {
     for (;;) {
       if (accept("*")) {
         TUTTI_ASSIGN_OR_RETURN(const Dim right, factor());
+        if (left.num_terms() * right.num_terms() > kMaxTerms) return error("fewer terms");
         left = left * right;
       } else if (accept("//") || accept("/")) {
         TUTTI_ASSIGN_OR_RETURN(const Dim right, factor());
