@@ -107,8 +107,8 @@ DimFactors add_factors(FactorMap* map, const Shape& shape, const Axes& whole) {
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i].is(1)) continue;
     const bool is_whole = contains(whole, static_cast<std::int64_t>(i));
-    row[i] = {map->add(factor_name(i), shape[i],
-                       is_whole ? FactorRole::kWhole : FactorRole::kParallel)};
+    row[i] = {
+        map->add(factor_name(i), shape[i], is_whole ? FactorRole::kWhole : FactorRole::kParallel)};
   }
   return row;
 }
@@ -143,8 +143,8 @@ FactorMap along_axes_factors(const Node& node, const Axes& whole) {
       if (node.output(o)->shape()[d] == shape[d]) {
         map.outputs[o][d] = map.inputs[0][d];
       } else if (!node.output(o)->shape()[d].is(1)) {
-        map.outputs[o][d] = {map.add(str_cat("o", o, "_", d), node.output(o)->shape()[d],
-                                     FactorRole::kWhole)};
+        map.outputs[o][d] = {
+            map.add(str_cat("o", o, "_", d), node.output(o)->shape()[d], FactorRole::kWhole)};
       }
     }
   }

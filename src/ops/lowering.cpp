@@ -104,10 +104,9 @@ Result<double> LoweringContext::known_float(std::size_t i, double fallback) cons
 
 void LoweringRegistry::add(Lowering lowering) {
   std::vector<Lowering>& rules = rules_[rule_key(lowering.domain, lowering.op_type)];
-  const auto at = std::upper_bound(rules.begin(), rules.end(), lowering.since_opset,
-                                   [](int opset, const Lowering& rule) {
-                                     return opset < rule.since_opset;
-                                   });
+  const auto at =
+      std::upper_bound(rules.begin(), rules.end(), lowering.since_opset,
+                       [](int opset, const Lowering& rule) { return opset < rule.since_opset; });
   rules.insert(at, std::move(lowering));
 }
 

@@ -52,7 +52,7 @@ class LoweringContext {
 };
 
 struct Lowering {
-  std::string domain = {};   // "" is ai.onnx
+  std::string domain = {};  // "" is ai.onnx
   std::string op_type = {};
   int since_opset = 1;  // this rule serves from here up to the next rule of the same operator
   // Attributes that the rule understands; any other is a compile error that names it.
