@@ -49,8 +49,10 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
   return Status();
 }
 
+Status AtomicFile::flush() { return ::fsync(fd_) == 0 ? Status() : error("written"); }
+
 Status AtomicFile::commit() {
-  if (::fsync(fd_) != 0) return error("written");
+  TUTTI_RETURN_IF_ERROR(flush());
   const int closed = ::close(fd_);
   fd_ = -1;
   if (closed != 0) return error("written");

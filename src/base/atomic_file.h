@@ -22,6 +22,8 @@ class AtomicFile {
 
   Status write(std::span<const std::byte> bytes);
   std::uint64_t size() const { return size_; }
+  // To disk, so that a later commit() has nothing left but the renaming.
+  Status flush();
   Status commit();
 
  private:

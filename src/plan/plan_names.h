@@ -1,0 +1,15 @@
+// Names that mean something in a plan file.
+#pragma once
+
+namespace tutti {
+
+inline constexpr const char* kTuttiDomain = "ai.tutti";
+
+// The node that stands for the hoisted graph, and its attribute that holds it.
+inline constexpr const char* kPrologueType = "Prologue";
+inline constexpr const char* kPrologueBody = "body";
+
+// Metadata of an output whose outside name differs from its value's.
+inline constexpr const char* kOutputNameKey = "tutti.output_name";
+
+}  // namespace tutti
