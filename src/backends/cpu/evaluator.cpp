@@ -51,8 +51,8 @@ Result<std::vector<Tensor>> CpuEvaluator::evaluate(const Node& node) {
   Tensor workspace;
   if ((*kernel)->workspace_bytes() > 0) {
     TUTTI_ASSIGN_OR_RETURN(
-        workspace, Tensor::allocate(DType::kUInt8,
-                                    {static_cast<std::int64_t>((*kernel)->workspace_bytes())}));
+        workspace,
+        Tensor::allocate(DType::kUInt8, {static_cast<std::int64_t>((*kernel)->workspace_bytes())}));
     args.workspace = workspace.mutable_data();
   }
   args.inputs = input_data;

@@ -32,8 +32,9 @@ inline SimdLevel simd_level() {
 namespace internal {
 
 template <class F>
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")))
-void run_avx512(const F& f) {
+__attribute__((
+    target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512"))) void
+run_avx512(const F& f) {
   f();
 }
 

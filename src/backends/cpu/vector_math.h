@@ -1,6 +1,7 @@
 // Elementary functions of float for loops that the compiler vectorises: no branches, no tables, no
 // calls. Relative error below 3e-7 (about 2 ulp) unless a line says otherwise; NaN gives NaN,
-// infinities give the limits (gelu, silu and mish give NaN at -inf). Use them inside with_simd() (simd.h).
+// infinities give the limits (gelu, silu and mish give NaN at -inf). Use them inside with_simd()
+// (simd.h).
 //
 // Coefficients are our own weighted minimax fits; the reductions are the textbook ones (J.-M.
 // Muller, Elementary Functions, 3rd ed., chapters 3, 4 and 11).
