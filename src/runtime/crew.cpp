@@ -1,0 +1,206 @@
+#include "runtime/crew.h"
+
+#include <exception>
+
+namespace tutti {
+
+Result<std::shared_ptr<Crew>> Crew::create(std::shared_ptr<const Plan> plan, Backend& backend,
+                                           const CrewOptions& options) {
+  std::shared_ptr<Crew> crew(new Crew(std::move(plan)));
+  const Mesh& mesh = crew->plan_->mesh;
+  const int ranks = mesh.num_ranks();
+  crew->communicators_ = make_local_mesh(mesh, options.communicators);
+  for (int rank = 0; rank < ranks; ++rank) {
+    RankDeviceOptions device_options;
+    device_options.device = options.devices[static_cast<std::size_t>(rank)];
+    device_options.rank = rank;
+    device_options.threads = options.threads_per_rank;
+    device_options.communicators = crew->communicators_->of_rank(rank);
+    for (const MeshAxis& axis : mesh.axes()) device_options.axes.push_back(axis.name);
+    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankDevice> device, backend.create_rank(device_options));
+    ExecutorOptions executor_options = options.executor;
+    executor_options.rank = rank;
+    executor_options.gives_outputs = rank == 0;
+    TUTTI_ASSIGN_OR_RETURN(
+        std::unique_ptr<Executor> executor,
+        Executor::create(*crew->plan_, std::move(device), std::move(executor_options)));
+    crew->executors_.push_back(std::move(executor));
+  }
+  crew->is_running_.assign(static_cast<std::size_t>(ranks), false);
+  for (int rank = 0; rank < ranks; ++rank) {
+    crew->threads_.emplace_back([self = crew, rank] { self->work(rank); });
+  }
+  return crew;
+}
+
+void Crew::work(int rank) {
+  std::uint64_t seen = 0;
+  for (;;) {
+    std::shared_ptr<RankJob> job;
+    {
+      std::unique_lock lock(mutex_);
+      work_.wait(lock, [&] { return is_dismissed_ || job_number_ != seen; });
+      if (job_number_ == seen) return;
+      seen = job_number_;
+      job = job_;
+    }
+    const Status status = run_rank(rank, *job);
+    job.reset();  // before anybody hears of the end
+    report(rank, status);
+  }
+}
+
+Status Crew::run_rank(int rank, const RankJob& job) {
+  try {
+    return executors_[static_cast<std::size_t>(rank)]->run(job);
+  } catch (const std::exception& error) {
+    mark_damaged();
+    return internal_error("exception: ", error.what());
+  } catch (...) {
+    mark_damaged();
+    return internal_error("exception of unknown type");
+  }
+}
+
+void Crew::mark_damaged() {
+  const std::lock_guard lock(mutex_);
+  is_damaged_ = true;
+}
+
+void Crew::report(int rank, const Status& status) {
+  Status reason;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status.ok() && verdict_.ok()) {
+      // What is wrong with a request's content is the caller's affair; the ranks are fine.
+      const bool is_callers = status.code() == StatusCode::kInvalidArgument;
+      is_damaged_ = is_damaged_ || !is_callers;
+      reason = Status(is_callers ? StatusCode::kInvalidArgument : StatusCode::kUnavailable,
+                      str_cat("rank ", rank, " of ", size(), ": ", status.message()));
+    }
+  }
+  if (!reason.ok()) condemn(reason);
+  {
+    const std::lock_guard lock(mutex_);
+    is_running_[static_cast<std::size_t>(rank)] = false;
+    --running_;
+    if (running_ == 0) job_.reset();  // the request's buffers are nobody's any more
+  }
+  done_.notify_all();
+}
+
+void Crew::start(std::shared_ptr<RankJob> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    job_ = std::move(job);
+    ++job_number_;
+    is_running_.assign(executors_.size(), true);
+    running_ = size();
+  }
+  work_.notify_all();
+}
+
+void Crew::condemn(const Status& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!verdict_.ok()) return;
+    verdict_ = reason;
+    if (job_ != nullptr) job_->stop.store(true, std::memory_order_release);
+  }
+  communicators_->abort(reason);
+  done_.notify_all();
+}
+
+Status Crew::wait(TimePoint deadline, const std::stop_token& cancel) {
+  const std::stop_callback wake(cancel, [this] {
+    // Under the lock, so that it does not fall between a check and the wait.
+    const std::lock_guard lock(mutex_);
+    done_.notify_all();
+  });
+  Status reason;
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_over = [&] { return running_ == 0 || !verdict_.ok() || cancel.stop_requested(); };
+    if (deadline == kNoDeadline) {
+      done_.wait(lock, is_over);
+    } else if (!done_.wait_until(lock, deadline, is_over)) {
+      reason = late_ranks_locked();
+    }
+    if (reason.ok()) {
+      if (running_ == 0 || !verdict_.ok()) return verdict_;
+      reason = Status(StatusCode::kCancelled, "the request was cancelled");
+    }
+  }
+  condemn(reason);
+  const std::lock_guard lock(mutex_);
+  return verdict_;  // a rank may have failed in between
+}
+
+// Those that neither finished nor wait for others are what the deadline was lost to.
+Status Crew::late_ranks_locked() const {
+  std::string held_up;
+  std::string waiting;
+  for (std::size_t rank = 0; rank < executors_.size(); ++rank) {
+    if (!is_running_[rank]) continue;
+    const RankProgress& progress = executors_[rank]->progress();
+    std::string& list = progress.in_exchange.load(std::memory_order_acquire) ? waiting : held_up;
+    list += str_cat(list.empty() ? "" : ", ", "rank ", rank);
+    if (const Node* node = progress.node.load(std::memory_order_acquire)) {
+      list += " (" + node->describe() + ")";
+    }
+  }
+  return Status(StatusCode::kDeadlineExceeded,
+                str_cat("deadline exceeded: ", held_up.empty() ? waiting : held_up, " of ", size(),
+                        " did not finish"));
+}
+
+bool Crew::wait_until_out(TimePoint until) {
+  std::unique_lock lock(mutex_);
+  return done_.wait_until(lock, until, [&] { return running_ == 0; });
+}
+
+bool Crew::is_damaged() {
+  const std::lock_guard lock(mutex_);
+  return is_damaged_;
+}
+
+Status Crew::renew() {
+  TUTTI_RETURN_IF_ERROR(communicators_->renew());
+  const std::lock_guard lock(mutex_);
+  verdict_ = {};
+  is_damaged_ = false;
+  return {};
+}
+
+void Crew::dismiss() {
+  std::vector<bool> is_busy;
+  {
+    const std::lock_guard lock(mutex_);
+    is_dismissed_ = true;
+    is_busy = is_running_;
+  }
+  work_.notify_all();
+  for (std::size_t rank = 0; rank < threads_.size(); ++rank) {
+    if (is_busy[rank]) {
+      threads_[rank].detach();
+    } else {
+      threads_[rank].join();
+    }
+  }
+  threads_.clear();
+}
+
+std::vector<RankMemory> Crew::memory() const {
+  std::vector<RankMemory> all;
+  for (const auto& executor : executors_) all.push_back(executor->memory());
+  return all;
+}
+
+std::vector<RankProfile> Crew::take_profiles() {
+  const std::lock_guard lock(mutex_);
+  std::vector<RankProfile> all;
+  for (const auto& executor : executors_) all.push_back(executor->take_profile());
+  return all;
+}
+
+}  // namespace tutti

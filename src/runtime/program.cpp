@@ -1,0 +1,196 @@
+#include "runtime/program.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+std::size_t row_of(const std::string& op, RankProfile* rows) {
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    if ((*rows)[i].op == op) return i;
+  }
+  rows->push_back({op, 0, 0});
+  return rows->size() - 1;
+}
+
+// Nothing to compute: every output is empty, and no other rank waits for this one.
+bool is_idle(const Node& node, const std::vector<TensorDesc>& outputs) {
+  if (node.op().is_exchange) return false;
+  return std::all_of(outputs.begin(), outputs.end(),
+                     [](const TensorDesc& desc) { return desc.element_count() == 0; });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap symbols, int rank,
+                                                 RankDevice& device, const StorageOptions& storage,
+                                                 RankProfile* op_rows) {
+  std::unique_ptr<Program> program(new Program(graph, std::move(symbols), rank, device));
+  program->storage_ = storage;
+  TUTTI_ASSIGN_OR_RETURN(auto descriptions, describe_values(graph, program->symbols_));
+  std::vector<std::size_t> workspaces(graph.nodes().size(), 0);
+  TUTTI_RETURN_IF_ERROR(program->make_kernels(descriptions, &workspaces, op_rows));
+  program->map_ = plan_storage(graph, std::move(descriptions), workspaces, storage);
+  // Operands by address, now that every value has one.
+  std::size_t most_inputs = 0;
+  std::size_t most_outputs = 0;
+  for (Step& step : program->steps_) {
+    step.first_operand = program->operands_.size();
+    for (const Value* input : step.node->inputs()) {
+      program->operands_.push_back(input == nullptr ? -1 : program->map_.slot_of.at(input));
+    }
+    for (const Value* output : step.node->outputs()) {
+      program->operands_.push_back(program->map_.slot_of.at(output));
+    }
+    most_inputs = std::max(most_inputs, step.num_inputs);
+    most_outputs = std::max(most_outputs, step.num_outputs);
+  }
+  program->input_scratch_.resize(most_inputs);
+  program->output_scratch_.resize(most_outputs);
+  program->addresses_.assign(program->map_.slots.size(), nullptr);
+  TUTTI_RETURN_IF_ERROR(program->place_constants());
+  return program;
+}
+
+Status Program::make_kernels(const std::unordered_map<const Value*, TensorDesc>& descriptions,
+                             std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
+  std::size_t position = 0;
+  for (const auto& node : graph_.nodes()) {
+    const std::size_t at = position++;
+    if (node->op().is_view) continue;
+    Spec spec;
+    for (const Value* input : node->inputs()) {
+      spec.inputs.push_back(input == nullptr ? TensorDesc() : descriptions.at(input));
+      const bool is_constant = input != nullptr && input->is_constant();
+      spec.constants.push_back(is_constant ? &input->constant() : nullptr);
+    }
+    for (const Value* output : node->outputs()) spec.outputs.push_back(descriptions.at(output));
+    if (is_idle(*node, spec.outputs)) continue;
+    specs_.push_back(std::move(spec));
+    const Spec& kept = specs_.back();
+    TUTTI_ASSIGN_OR_RETURN(
+        std::unique_ptr<Kernel> kernel,
+        device_.make_kernel({*node, kept.inputs, kept.outputs, kept.constants, symbols_}));
+    (*workspaces)[at] = kernel->workspace_bytes();
+    Step step;
+    step.node = node.get();
+    step.has_workspace = kernel->workspace_bytes() > 0;
+    step.kernel = std::move(kernel);
+    step.is_exchange = node->op().is_exchange;
+    step.num_inputs = node->inputs().size();
+    step.num_outputs = node->outputs().size();
+    step.position = at;
+    step.op_row = row_of(node->type(), op_rows);
+    steps_.push_back(std::move(step));
+  }
+  return {};
+}
+
+// Constants that some kernel or output reads; those that kernels have repacked cost nothing.
+Status Program::place_constants() {
+  std::vector<bool> is_read(map_.slots.size(), false);
+  for (const Step& step : steps_) {
+    for (std::size_t i = 0; i < step.num_inputs; ++i) {
+      const int slot = operands_[step.first_operand + i];
+      if (slot >= 0 && !step.kernel->consumes_constant(i)) {
+        is_read[static_cast<std::size_t>(slot)] = true;
+      }
+    }
+  }
+  for (const OutputCopy& copy : map_.copies) is_read[static_cast<std::size_t>(copy.slot)] = true;
+  for (std::size_t i = 0; i < map_.slots.size(); ++i) {
+    if (map_.slots[i].kind != StorageSlot::Kind::kConstant || !is_read[i]) continue;
+    TUTTI_ASSIGN_OR_RETURN(const void* place,
+                           device_.place_constant(map_.slots[i].constant->constant()));
+    addresses_[i] = const_cast<void*>(place);
+  }
+  return {};
+}
+
+void Program::resolve(const ProgramRun& run) {
+  for (std::size_t i = 0; i < map_.slots.size(); ++i) {
+    const StorageSlot& slot = map_.slots[i];
+    const auto index = static_cast<std::size_t>(slot.index);
+    switch (slot.kind) {
+      case StorageSlot::Kind::kArena: addresses_[i] = run.arena + slot.offset; break;
+      case StorageSlot::Kind::kInput: addresses_[i] = const_cast<void*>(run.inputs[index]); break;
+      case StorageSlot::Kind::kOutput: addresses_[i] = run.outputs[index]; break;
+      case StorageSlot::Kind::kConstant: break;
+    }
+  }
+}
+
+Status Program::upload_inputs(const ProgramRun& run) {
+  for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
+    if (storage_.input_in_place[i]) continue;
+    const auto slot = static_cast<std::size_t>(map_.slot_of.at(graph_.inputs()[i]));
+    TUTTI_RETURN_IF_ERROR(device_.upload(addresses_[slot], run.inputs[i], map_.slots[slot].bytes));
+  }
+  return {};
+}
+
+Status Program::run_step(const Step& step, const ProgramRun& run) {
+  const int* operand = operands_.data() + step.first_operand;
+  for (std::size_t i = 0; i < step.num_inputs; ++i, ++operand) {
+    input_scratch_[i] = *operand < 0 ? nullptr : addresses_[static_cast<std::size_t>(*operand)];
+  }
+  for (std::size_t i = 0; i < step.num_outputs; ++i, ++operand) {
+    output_scratch_[i] = addresses_[static_cast<std::size_t>(*operand)];
+  }
+  KernelArgs args;
+  args.inputs = {input_scratch_.data(), step.num_inputs};
+  args.outputs = {output_scratch_.data(), step.num_outputs};
+  if (step.has_workspace) args.workspace = run.arena + map_.workspace_offsets[step.position];
+  if (!step.is_exchange) return step.kernel->run(args);
+  run.progress->in_exchange.store(true, std::memory_order_release);
+  Status status = step.kernel->run(args);
+  run.progress->in_exchange.store(false, std::memory_order_release);
+  return status;
+}
+
+Status Program::copy_outputs(const ProgramRun& run) {
+  for (const OutputCopy& copy : map_.copies) {
+    void* target = run.outputs[static_cast<std::size_t>(copy.output)];
+    const void* source = addresses_[static_cast<std::size_t>(copy.slot)];
+    if (copy.bytes == 0) continue;
+    if (device_.is_host_memory() || !storage_.outputs_in_place) {
+      TUTTI_RETURN_IF_ERROR(device_.download(target, source, copy.bytes));
+      continue;
+    }
+    // From device to device; an output that no node makes is rare, so by way of the host.
+    std::vector<std::byte> host(copy.bytes);
+    TUTTI_RETURN_IF_ERROR(device_.download(host.data(), source, copy.bytes));
+    TUTTI_RETURN_IF_ERROR(device_.upload(target, host.data(), copy.bytes));
+  }
+  return {};
+}
+
+Status Program::run(const ProgramRun& run, RankHooks* hooks) {
+  resolve(run);
+  TUTTI_RETURN_IF_ERROR(upload_inputs(run));
+  using Clock = std::chrono::steady_clock;
+  for (const Step& step : steps_) {
+    if (run.stop->load(std::memory_order_acquire)) {
+      return Status(StatusCode::kCancelled, "stopped");
+    }
+    run.progress->node.store(step.node, std::memory_order_release);
+    if (hooks != nullptr) TUTTI_RETURN_IF_ERROR(hooks->before_node(rank_, *step.node));
+    const Clock::time_point start = run.profile != nullptr ? Clock::now() : Clock::time_point();
+    Status status = run_step(step, run);
+    if (!status.ok()) return status.with_context(step.node->describe());
+    if (run.profile != nullptr) {
+      TUTTI_RETURN_IF_ERROR(device_.finish());
+      OpTime& row = (*run.profile)[step.op_row];
+      ++row.calls;
+      row.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    }
+  }
+  TUTTI_RETURN_IF_ERROR(copy_outputs(run));
+  TUTTI_RETURN_IF_ERROR(device_.finish());
+  run.progress->node.store(nullptr, std::memory_order_release);
+  return {};
+}
+
+}  // namespace tutti

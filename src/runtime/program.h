@@ -1,0 +1,95 @@
+// One graph at fixed sizes on one rank, ready to run any number of times.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/backend.h"
+#include "runtime/hooks.h"
+#include "runtime/profile.h"
+#include "runtime/storage.h"
+
+namespace tutti {
+
+// How far a rank has come, for whoever waits for it. Written by the rank's thread.
+struct RankProgress {
+  std::atomic<const Node*> node{nullptr};  // the one that runs now; null between runs
+  std::atomic<bool> in_exchange{false};    // inside a collective, perhaps waiting for others
+};
+
+// Everything around one run of a program.
+struct ProgramRun {
+  std::byte* arena = nullptr;               // arena_bytes() bytes
+  std::span<const void* const> inputs;      // by graph input; host memory unless in place
+  std::span<void* const> outputs;           // by graph output; host memory unless in place
+  const std::atomic<bool>* stop = nullptr;  // polled before every node
+  RankProgress* progress = nullptr;
+  RankProfile* profile = nullptr;  // null: not asked for; the rows that create() was given
+};
+
+class Program {
+ public:
+  // `symbols` bind sizes and rank coordinates. Operators without a row in
+  // `op_rows` get one.
+  // The graph and the device outlive the program. Errors name the node.
+  static Result<std::unique_ptr<Program>> create(const Graph& graph, SymbolMap symbols, int rank,
+                                                 RankDevice& device, const StorageOptions& storage,
+                                                 RankProfile* op_rows);
+
+  std::size_t arena_bytes() const { return map_.arena_bytes; }
+  const TensorDesc& output_desc(std::size_t i) const {
+    return map_.desc_of.at(graph_.outputs()[i]);
+  }
+
+  // Allocates nothing. Errors: CANCELLED when `stop` became true; a kernel's or a hook's own, with
+  // the node in front. One thread at a time.
+  Status run(const ProgramRun& run, RankHooks* hooks);
+
+ private:
+  struct Step {
+    const Node* node = nullptr;
+    std::unique_ptr<Kernel> kernel;
+    std::size_t first_operand = 0;  // into operands_: inputs, then outputs
+    std::size_t num_inputs = 0;
+    std::size_t num_outputs = 0;
+    std::size_t position = 0;  // of the node in the graph
+    bool has_workspace = false;
+    bool is_exchange = false;
+    std::size_t op_row = 0;  // in profiles
+  };
+  // What a kernel was made from; kept as long as the kernel.
+  struct Spec {
+    std::vector<TensorDesc> inputs;
+    std::vector<TensorDesc> outputs;
+    std::vector<const Tensor*> constants;
+  };
+
+  Program(const Graph& graph, SymbolMap symbols, int rank, RankDevice& device)
+      : graph_(graph), symbols_(std::move(symbols)), rank_(rank), device_(device) {}
+
+  Status make_kernels(const std::unordered_map<const Value*, TensorDesc>& descriptions,
+                      std::vector<std::size_t>* workspaces, RankProfile* op_rows);
+  Status place_constants();
+  void resolve(const ProgramRun& run);
+  Status upload_inputs(const ProgramRun& run);
+  Status run_step(const Step& step, const ProgramRun& run);
+  Status copy_outputs(const ProgramRun& run);
+
+  const Graph& graph_;
+  const SymbolMap symbols_;
+  const int rank_;
+  RankDevice& device_;
+  StorageMap map_;
+  StorageOptions storage_;
+  std::deque<Spec> specs_;
+  std::vector<Step> steps_;
+  std::vector<int> operands_;     // slots; -1 for an absent input
+  std::vector<void*> addresses_;  // by slot
+  std::vector<const void*> input_scratch_;
+  std::vector<void*> output_scratch_;
+};
+
+}  // namespace tutti

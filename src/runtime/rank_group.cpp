@@ -1,0 +1,249 @@
+#include "runtime/rank_group.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+// After a failure, the ranks are given this long to come out before the answer goes, so that in
+// general nobody touches the request's buffers any more.
+constexpr std::chrono::milliseconds kSettle{50};
+
+TimePoint after(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+
+bool is_aligned(const Tensor& tensor) {
+  const std::size_t size = std::max<std::size_t>(dtype_size(tensor.dtype()), 1);
+  return reinterpret_cast<std::uintptr_t>(tensor.data()) % size == 0;
+}
+
+// Kernels read whole elements; buffers out of a protocol message may begin anywhere.
+Result<Tensor> realigned(const Tensor& tensor) {
+  TUTTI_ASSIGN_OR_RETURN(Tensor copy, Tensor::allocate(tensor.dtype(), tensor.dims()));
+  std::memcpy(copy.mutable_data(), tensor.data(), tensor.byte_size());
+  return copy;
+}
+
+Status check_devices(const Plan& plan, const Backend& backend, std::vector<int>* devices) {
+  const int ranks = plan.mesh.num_ranks();
+  if (devices->empty()) {
+    if (ranks > backend.device_count() && backend.name() != "cpu") {
+      return invalid_argument("the plan needs ", ranks, " ranks (mesh ", plan.mesh, "), but ",
+                              backend.name(), " has ", backend.device_count(), " devices");
+    }
+    for (int rank = 0; rank < ranks; ++rank) devices->push_back(rank % backend.device_count());
+  }
+  if (static_cast<int>(devices->size()) != ranks) {
+    return invalid_argument("the plan was compiled for ", ranks, " ranks (mesh ", plan.mesh,
+                            "), but ", devices->size(), " devices are given");
+  }
+  return {};
+}
+
+}  // namespace
+
+RankGroup::RankGroup(std::shared_ptr<const Plan> plan, Backend& backend, RankGroupOptions options)
+    : plan_(std::move(plan)),
+      backend_(backend),
+      options_(std::move(options)),
+      bindings_(*plan_),
+      prologue_keys_(*plan_),
+      prologue_cache_(options_.prologue_capacity) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  crew_options_.threads_per_rank = options_.threads_per_rank > 0
+                                       ? options_.threads_per_rank
+                                       : std::max(cores / plan_->mesh.num_ranks(), 1);
+  crew_options_.communicators.timeout = options_.collective_timeout;
+  crew_options_.executor.max_programs = options_.max_programs;
+  crew_options_.executor.prologue_slots = prologue_cache_.stats().capacity;
+  crew_options_.executor.hooks = options_.hooks;
+}
+
+Result<std::unique_ptr<RankGroup>> RankGroup::create(std::shared_ptr<const Plan> plan,
+                                                     Backend& backend, RankGroupOptions options) {
+  std::vector<int> devices = options.devices;
+  TUTTI_RETURN_IF_ERROR(check_devices(*plan, backend, &devices));
+  std::unique_ptr<RankGroup> group(new RankGroup(std::move(plan), backend, std::move(options)));
+  group->crew_options_.devices = std::move(devices);
+  TUTTI_ASSIGN_OR_RETURN(group->crew_, Crew::create(group->plan_, backend, group->crew_options_));
+  group->keeper_ = std::thread([raw = group.get()] { raw->keep(); });
+  return group;
+}
+
+RankGroup::~RankGroup() {
+  stop();
+  if (keeper_.joinable()) keeper_.join();
+  if (crew_ == nullptr) return;
+  crew_->wait_until_out(after(options_.stall_grace));
+  crew_->dismiss();
+}
+
+void RankGroup::stop() {
+  std::shared_ptr<Crew> crew;
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == GroupState::kRunning) crew = crew_;
+    apply_locked(GroupEvent::kStop);
+  }
+  if (crew != nullptr) crew->condemn(unavailable("the rank group is stopped"));
+}
+
+GroupState RankGroup::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+void RankGroup::apply_locked(GroupEvent event) {
+  if (const std::optional<GroupState> next = next_state(state_, event)) state_ = *next;
+  changed_.notify_all();
+}
+
+// Waits for the group to be idle and makes it running.
+Result<std::shared_ptr<Crew>> RankGroup::acquire(const RunOptions& options) {
+  const std::stop_callback wake(options.cancel, [this] {
+    const std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  });
+  std::unique_lock lock(mutex_);
+  if (state_ == GroupState::kFailed && !rebuild_error_.ok()) {
+    is_retry_wanted_ = true;
+    changed_.notify_all();
+  }
+  const auto is_over = [&] {
+    return state_ == GroupState::kIdle || state_ == GroupState::kStopped ||
+           (state_ == GroupState::kFailed && !rebuild_error_.ok() && !is_retry_wanted_) ||
+           options.cancel.stop_requested();
+  };
+  if (options.deadline == kNoDeadline) {
+    changed_.wait(lock, is_over);
+  } else if (!changed_.wait_until(lock, options.deadline, is_over)) {
+    return Status(StatusCode::kDeadlineExceeded,
+                  str_cat("deadline exceeded: the rank group is still ", group_state_name(state_)));
+  }
+  if (options.cancel.stop_requested()) {
+    return Status(StatusCode::kCancelled, "the request was cancelled");
+  }
+  if (state_ == GroupState::kStopped) return unavailable("the rank group is stopped");
+  if (state_ == GroupState::kFailed) {
+    return unavailable("the rank group could not be rebuilt: ", rebuild_error_.message());
+  }
+  apply_locked(GroupEvent::kLaunch);
+  return crew_;
+}
+
+void RankGroup::release(const std::shared_ptr<Crew>& crew, const Status& status) {
+  if (!status.ok()) crew->wait_until_out(after(std::min(kSettle, options_.stall_grace)));
+  const std::lock_guard lock(mutex_);
+  apply_locked(status.ok() ? GroupEvent::kFinish : GroupEvent::kFail);
+}
+
+Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& options,
+                         const Hash128* prologue_key) {
+  TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Crew> crew, acquire(options));
+  if (prologue_key != nullptr) {
+    const PrologueCache::Place place = prologue_cache_.find_or_replace(*prologue_key);
+    job->prologue_slot = place.slot;
+    job->runs_prologue = !place.is_filled;
+  }
+  crew->start(job);
+  const Status status = crew->wait(options.deadline, options.cancel);
+  if (status.ok() && job->runs_prologue) prologue_cache_.commit(job->prologue_slot);
+  release(crew, status);
+  return status;
+}
+
+Result<std::vector<Tensor>> RankGroup::allocate_outputs(const ShapeBinding& shapes,
+                                                        const RunOptions& options) const {
+  std::vector<Tensor> outputs;
+  for (std::size_t i = 0; i < shapes.outputs.size(); ++i) {
+    const TensorDesc& desc = shapes.outputs[i];
+    TUTTI_ASSIGN_OR_RETURN(Tensor output, options.allocate_output
+                                              ? options.allocate_output(i, desc)
+                                              : Tensor::allocate(desc.dtype, desc.dims));
+    if (!(output.desc() == desc)) {
+      return internal_error("output '", plan_->outputs[i].name, "' is given memory for ",
+                            output.byte_size(), " bytes, expected ", desc.byte_size());
+    }
+    outputs.push_back(std::move(output));
+  }
+  return outputs;
+}
+
+Result<std::vector<Tensor>> RankGroup::run(std::span<const Tensor> inputs,
+                                           const RunOptions& options) {
+  auto job = std::make_shared<RankJob>();
+  TUTTI_ASSIGN_OR_RETURN(job->shapes, bindings_.find_or_bind(inputs));
+  TUTTI_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, allocate_outputs(*job->shapes, options));
+  job->inputs.assign(inputs.begin(), inputs.end());
+  for (Tensor& input : job->inputs) {
+    if (is_aligned(input)) continue;
+    TUTTI_ASSIGN_OR_RETURN(input, realigned(input));
+  }
+  job->outputs = outputs;
+  for (Tensor& output : job->outputs) {
+    if (is_aligned(output)) continue;
+    TUTTI_ASSIGN_OR_RETURN(output, Tensor::allocate(output.dtype(), output.dims()));
+  }
+  job->is_profiled = options.is_profiled;
+  Hash128 key;
+  if (prologue_keys_.has_prologue()) key = prologue_keys_.key_of(job->inputs, *job->shapes);
+  TUTTI_RETURN_IF_ERROR(launch(job, options, prologue_keys_.has_prologue() ? &key : nullptr));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].data() == job->outputs[i].data()) continue;
+    std::memcpy(outputs[i].mutable_data(), job->outputs[i].data(), outputs[i].byte_size());
+  }
+  return outputs;
+}
+
+Status RankGroup::prepare(std::vector<TensorDesc> inputs, const RunOptions& options) {
+  auto job = std::make_shared<RankJob>();
+  TUTTI_ASSIGN_OR_RETURN(job->shapes, bind_shapes(*plan_, std::move(inputs)));
+  job->only_prepares = true;
+  return launch(job, options, nullptr);
+}
+
+void RankGroup::keep() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] {
+      return state_ == GroupState::kStopped ||
+             (state_ == GroupState::kFailed && (rebuild_error_.ok() || is_retry_wanted_));
+    });
+    if (state_ == GroupState::kStopped) return;
+    apply_locked(GroupEvent::kBeginRebuild);
+    is_retry_wanted_ = false;
+    std::shared_ptr<Crew> old = std::move(crew_);
+    lock.unlock();
+    Result<std::shared_ptr<Crew>> next = rebuild(std::move(old));
+    lock.lock();
+    rebuild_error_ = next.status();
+    if (next.ok()) crew_ = *std::move(next);
+    apply_locked(rebuild_error_.ok() ? GroupEvent::kRebuilt : GroupEvent::kRebuildFailed);
+  }
+}
+
+// The same crew where it is sound, a new one otherwise. No lock is held: this may take seconds.
+Result<std::shared_ptr<Crew>> RankGroup::rebuild(std::shared_ptr<Crew> crew) {
+  if (crew != nullptr) {
+    const bool is_out = crew->wait_until_out(after(options_.stall_grace));
+    if (is_out && !crew->is_damaged() && crew->renew().ok()) return crew;
+    crew->dismiss();
+    crew.reset();  // before the new one takes memory
+    prologue_cache_.clear();
+  }
+  return Crew::create(plan_, backend_, crew_options_);
+}
+
+std::vector<RankMemory> RankGroup::memory() const {
+  const std::lock_guard lock(mutex_);
+  return crew_ == nullptr ? std::vector<RankMemory>() : crew_->memory();
+}
+
+std::vector<RankProfile> RankGroup::take_profiles() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return state_ != GroupState::kRunning; });
+  // Failed: ranks may still be on their way out.
+  return state_ == GroupState::kIdle ? crew_->take_profiles() : std::vector<RankProfile>();
+}
+
+}  // namespace tutti

@@ -1,0 +1,104 @@
+// The ranks that one instance owns: launched together for each request, failing together, rebuilt
+// together.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "runtime/crew.h"
+#include "runtime/group_state.h"
+#include "runtime/prologue_cache.h"
+
+namespace tutti {
+
+struct RankGroupOptions {
+  std::vector<int> devices;   // one a rank; empty: 0, 1, .. as far as the backend has them
+  int threads_per_rank = 0;   // 0: hardware threads shared out, at least 1
+  int prologue_capacity = 8;  // results kept, for as many contents of the invariant inputs
+  int max_programs = 4;       // combinations of sizes for which kernels are kept
+  // Longest wait for the other ranks in one collective; zero: the request's deadline alone counts.
+  std::chrono::milliseconds collective_timeout{0};
+  // How long a failed run's ranks may take to come back before their threads are left behind.
+  std::chrono::milliseconds stall_grace{2000};
+  std::shared_ptr<RankHooks> hooks;  // optional
+};
+
+// Memory for an output, as large as `desc` says. The tensor keeps it alive.
+using OutputAllocator = std::function<Result<Tensor>(std::size_t output, const TensorDesc& desc)>;
+
+struct RunOptions {
+  TimePoint deadline = kNoDeadline;
+  std::stop_token cancel;           // may be requested from any thread
+  OutputAllocator allocate_output;  // empty: the group allocates
+  bool is_profiled = false;         // add to the profile
+};
+
+// One request runs at a time; others wait for it. All functions are thread-safe.
+class RankGroup {
+ public:
+  // Errors: devices that are not as many as ranks (both numbers named), what the backend refuses.
+  // The backend outlives the process's last run on it.
+  static Result<std::unique_ptr<RankGroup>> create(std::shared_ptr<const Plan> plan,
+                                                   Backend& backend, RankGroupOptions options);
+  ~RankGroup();
+
+  // Inputs and outputs in the order of the plan. Ranks read inputs and write outputs in place, and
+  // a rank that stalls may do so after the answer: the tensors' owners keep their memory valid.
+  // Errors: INVALID_ARGUMENT for inputs that do not fit; UNAVAILABLE "rank 3 of 4: ..." for the
+  // first rank that failed, or when the group is stopped or cannot be rebuilt; DEADLINE_EXCEEDED
+  // with the ranks that did not finish; CANCELLED. After an error the group mends itself, and the
+  // next request works.
+  Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, const RunOptions& options);
+
+  // Makes the kernels for these sizes on all ranks, so that the first request need not.
+  Status prepare(std::vector<TensorDesc> inputs, const RunOptions& options);
+
+  // Fails the running request and all later ones with UNAVAILABLE.
+  void stop();
+
+  GroupState state() const;
+  bool is_ready() const { return tutti::is_ready(state()); }
+  PrologueStats prologue_stats() const { return prologue_cache_.stats(); }
+  std::vector<RankMemory> memory() const;  // by rank; empty while rebuilding
+  // Times since the last call, by rank; waits for a running request.
+  std::vector<RankProfile> take_profiles();
+  int threads_per_rank() const { return crew_options_.threads_per_rank; }
+
+ private:
+  RankGroup(std::shared_ptr<const Plan> plan, Backend& backend, RankGroupOptions options);
+
+  Result<std::shared_ptr<Crew>> acquire(const RunOptions& options);
+  void release(const std::shared_ptr<Crew>& crew, const Status& status);
+  Status launch(const std::shared_ptr<RankJob>& job, const RunOptions& options,
+                const Hash128* prologue_key);
+  Result<std::vector<Tensor>> allocate_outputs(const ShapeBinding& shapes,
+                                               const RunOptions& options) const;
+  void apply_locked(GroupEvent event);
+  void keep();  // the keeper's thread: rebuilds what has failed
+  Result<std::shared_ptr<Crew>> rebuild(std::shared_ptr<Crew> crew);
+
+  const std::shared_ptr<const Plan> plan_;
+  Backend& backend_;
+  const RankGroupOptions options_;
+  CrewOptions crew_options_;
+  ShapeBindings bindings_;
+  const PrologueKeys prologue_keys_;
+  PrologueCache prologue_cache_;  // used by who runs or rebuilds
+
+  // Lock order: this one before a crew's.
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Under mutex_.
+  GroupState state_ = GroupState::kIdle;
+  std::shared_ptr<Crew> crew_;
+  Status rebuild_error_;          // of the last attempt
+  bool is_retry_wanted_ = false;  // a request came after a failed attempt
+  std::thread keeper_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,173 @@
+#include "runtime/storage.h"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/memory_plan.h"
+
+namespace tutti {
+namespace {
+
+// Collects slots and, for those in the arena, when they are needed. Time 0 is before the first
+// node, node i runs at time i + 1, and outputs are read at the time after the last node.
+class StoragePlanner {
+ public:
+  StoragePlanner(const Graph& graph, std::unordered_map<const Value*, TensorDesc> descriptions,
+                 const StorageOptions& options)
+      : graph_(graph), options_(options), end_(static_cast<int>(graph.nodes().size()) + 1) {
+    map_.desc_of = std::move(descriptions);
+  }
+
+  StorageMap plan(const std::vector<std::size_t>& workspaces) {
+    add_inputs();
+    for (const Value* constant : graph_.constants()) {
+      StorageSlot slot;
+      slot.kind = StorageSlot::Kind::kConstant;
+      slot.constant = constant;
+      add_slot(constant, slot, 0);
+    }
+    add_nodes();
+    add_outputs();
+    place(workspaces);
+    return std::move(map_);
+  }
+
+ private:
+  void add_slot(const Value* value, StorageSlot slot, int time) {
+    slot.bytes = map_.desc_of.at(value).byte_size();
+    map_.slot_of[value] = static_cast<int>(map_.slots.size());
+    map_.slots.push_back(slot);
+    lifetimes_.push_back({slot.bytes, time, time});
+  }
+
+  void add_inputs() {
+    for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
+      StorageSlot slot;
+      slot.index = static_cast<int>(i);
+      slot.kind =
+          options_.input_in_place[i] ? StorageSlot::Kind::kInput : StorageSlot::Kind::kArena;
+      add_slot(graph_.inputs()[i], slot, 0);
+    }
+  }
+
+  void add_nodes() {
+    int time = 0;
+    for (const auto& node : graph_.nodes()) {
+      ++time;
+      if (node->op().is_view) {
+        map_.slot_of[node->output()] = map_.slot_of.at(node->input(0));
+      } else {
+        for (const Value* output : node->outputs()) add_slot(output, {}, time);
+      }
+      for (const Value* input : node->inputs()) {
+        if (input != nullptr) use(input, time);
+      }
+    }
+  }
+
+  void use(const Value* value, int time) {
+    BufferLifetime& lifetime = lifetimes_[static_cast<std::size_t>(map_.slot_of.at(value))];
+    lifetime.last = std::max(lifetime.last, time);
+  }
+
+  void add_outputs() {
+    if (!options_.needs_outputs) return;
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const Value* value = graph_.outputs()[i];
+      const int index = map_.slot_of.at(value);
+      StorageSlot& slot = map_.slots[static_cast<std::size_t>(index)];
+      if (options_.outputs_in_place && slot.kind == StorageSlot::Kind::kArena &&
+          !is_input_slot(index)) {
+        slot.kind = StorageSlot::Kind::kOutput;
+        slot.index = static_cast<int>(i);
+        continue;
+      }
+      // An input, a constant, or a value that is an output already.
+      use(value, end_);
+      map_.copies.push_back({index, static_cast<int>(i), slot.bytes});
+    }
+  }
+
+  bool is_input_slot(int slot) const {
+    return std::any_of(graph_.inputs().begin(), graph_.inputs().end(),
+                       [&](const Value* input) { return map_.slot_of.at(input) == slot; });
+  }
+
+  void place(const std::vector<std::size_t>& workspaces) {
+    std::vector<BufferLifetime> buffers;
+    std::vector<std::size_t*> offsets;
+    for (std::size_t i = 0; i < map_.slots.size(); ++i) {
+      if (map_.slots[i].kind != StorageSlot::Kind::kArena) continue;
+      buffers.push_back(lifetimes_[i]);
+      offsets.push_back(&map_.slots[i].offset);
+    }
+    map_.workspace_offsets.assign(workspaces.size(), 0);
+    for (std::size_t i = 0; i < workspaces.size(); ++i) {
+      if (workspaces[i] == 0) continue;
+      const int time = static_cast<int>(i) + 1;
+      buffers.push_back({workspaces[i], time, time});
+      offsets.push_back(&map_.workspace_offsets[i]);
+    }
+    const MemoryPlan memory = plan_memory(buffers);
+    for (std::size_t i = 0; i < offsets.size(); ++i) *offsets[i] = memory.offsets[i];
+    map_.arena_bytes = memory.bytes;
+  }
+
+  const Graph& graph_;
+  const StorageOptions& options_;
+  const int end_;
+  StorageMap map_;
+  std::vector<BufferLifetime> lifetimes_;  // by slot
+};
+
+void collect_symbols(const Graph& graph, std::vector<std::string>* names) {
+  const auto collect = [&](const Shape& shape) {
+    for (const Dim& dim : shape) dim.collect_symbols(names);
+  };
+  for (const Value* value : graph.values()) collect(value->shape());
+  for (const auto& node : graph.nodes()) {
+    for (const auto& [name, attribute] : node->attributes()) {
+      if (const auto* shape = std::get_if<Shape>(&attribute)) collect(*shape);
+      if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
+        collect_symbols(**body, names);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::unordered_map<const Value*, TensorDesc>> describe_values(const Graph& graph,
+                                                                     const SymbolMap& symbols) {
+  std::unordered_map<const Value*, TensorDesc> descriptions;
+  for (const Value* value : graph.values()) {
+    Result<Dims> dims = evaluate(value->shape(), symbols);
+    if (dims.ok()) {
+      if (const auto bytes = checked_byte_size(value->dtype(), *dims); !bytes.ok()) {
+        dims = bytes.status();
+      }
+    }
+    if (!dims.ok()) return dims.status().with_context(str_cat("value '", value->name(), "'"));
+    descriptions[value] = {value->dtype(), *std::move(dims)};
+  }
+  return descriptions;
+}
+
+StorageMap plan_storage(const Graph& graph,
+                        std::unordered_map<const Value*, TensorDesc> descriptions,
+                        const std::vector<std::size_t>& workspaces, const StorageOptions& options) {
+  return StoragePlanner(graph, std::move(descriptions), options).plan(workspaces);
+}
+
+std::vector<std::string> size_symbols(const Graph& graph) {
+  std::vector<std::string> names;
+  collect_symbols(graph, &names);
+  const std::set<std::string> sorted(names.begin(), names.end());
+  names.clear();
+  for (const std::string& name : sorted) {
+    if (!name.starts_with("rank.")) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace tutti
