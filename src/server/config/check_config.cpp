@@ -1,0 +1,110 @@
+#include "server/config/check_config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "server/config/check_fields.h"
+#include "server/config/devices.h"
+#include "server/names.h"
+
+namespace tutti::server {
+namespace {
+
+using inference::ModelConfig;
+
+Status check_kind(const ConfigFile& file, const std::vector<BackendName>& known) {
+  const ModelConfig& config = file.config();
+  std::string available;
+  for (const BackendName& name : known) {
+    available += str_cat(available.empty() ? "" : ", ", "backend '", name.backend, "' (platform '",
+                         name.platform, "')");
+  }
+  const auto matches = [&](const BackendName& name) {
+    return (config.backend().empty() || config.backend() == name.backend) &&
+           (config.platform().empty() || config.platform() == name.platform);
+  };
+  if (std::any_of(known.begin(), known.end(), matches)) return Status();
+  const bool is_backend_known =
+      config.backend().empty() ||
+      std::any_of(known.begin(), known.end(),
+                  [&](const BackendName& name) { return name.backend == config.backend(); });
+  const auto& value = is_backend_known ? config.platform() : config.backend();
+  return file.error(is_backend_known ? "platform" : "backend", "'", printable(value),
+                    "' is not available; available: ", available);
+}
+
+Status check_version_policy(const ConfigFile& file) {
+  const inference::ModelVersionPolicy& policy = file.config().version_policy();
+  // An absent number is 0 too and means 1 there.
+  if (policy.has_specific()) {
+    if (policy.specific().versions().empty()) {
+      return file.error("version_policy.specific", "names no version, expected at least one");
+    }
+    for (int i = 0; i < policy.specific().versions_size(); ++i) {
+      if (policy.specific().versions(i) < 1) {
+        return file.error(str_cat("version_policy.specific.versions[", i, "]"),
+                          policy.specific().versions(i), ", expected a version >= 1");
+      }
+    }
+  }
+  return Status();
+}
+
+template <class Tensors>
+Status check_tensors(const ConfigFile& file, const Tensors& tensors, std::string_view list) {
+  std::set<std::string> seen;
+  for (int i = 0; i < tensors.size(); ++i) {
+    const auto& tensor = tensors[i];
+    const std::string field = str_cat(list, "[", i, "]");
+    if (tensor.name().empty()) return file.error(str_cat(field, ".name"), "is empty");
+    if (!seen.insert(tensor.name()).second) {
+      return file.error(str_cat(field, ".name"), "'", printable(tensor.name()),
+                        "' is there twice, expected distinct names");
+    }
+    if (tensor.data_type() == inference::TYPE_INVALID) {
+      return file.error(str_cat(field, ".data_type"), "is absent for '", printable(tensor.name()),
+                        "', expected a type such as TYPE_FP32");
+    }
+    for (int d = 0; d < tensor.dims_size(); ++d) {
+      if (tensor.dims(d) < -1 || tensor.dims(d) == 0) {
+        return file.error(str_cat(field, ".dims[", d, "]"), tensor.dims(d), " of '",
+                          printable(tensor.name()), "', expected a size >= 1, or -1 for any");
+      }
+    }
+  }
+  return Status();
+}
+
+Status check_filename(const ConfigFile& file) {
+  const std::string& name = file.config().default_model_filename();
+  if (name.find('/') != std::string::npos || name == "." || name == "..") {
+    return file.error("default_model_filename", "'", printable(name),
+                      "' is no plain file name in the version folder");
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status check_config_file(const ConfigFile& file, std::string_view folder_name,
+                         const std::vector<BackendName>& known, const DeviceFacts& devices,
+                         std::vector<std::string>* warnings) {
+  const ModelConfig& config = file.config();
+  if (!config.name().empty() && config.name() != folder_name) {
+    return file.error("name", "'", printable(config.name()), "' differs from the model's folder '",
+                      printable(folder_name), "'");
+  }
+  TUTTI_RETURN_IF_ERROR(check_kind(file, known));
+  if (config.max_batch_size() < 0) {
+    return file.error("max_batch_size", config.max_batch_size(),
+                      ", expected >= 0 (0: the model does not batch)");
+  }
+  TUTTI_RETURN_IF_ERROR(check_version_policy(file));
+  TUTTI_RETURN_IF_ERROR(check_filename(file));
+  TUTTI_RETURN_IF_ERROR(check_unsupported_fields(file, warnings));
+  TUTTI_RETURN_IF_ERROR(check_tensors(file, config.input(), "input"));
+  TUTTI_RETURN_IF_ERROR(check_tensors(file, config.output(), "output"));
+  return check_instance_groups(file, devices);
+}
+
+}  // namespace tutti::server

@@ -1,0 +1,128 @@
+#include "server/grpc/inference_service.h"
+
+#include <string_view>
+#include <utility>
+
+#include "server/grpc/codec.h"
+#include "server/grpc/infer_call.h"
+#include "server/grpc/status.h"
+#include "server/names.h"
+
+namespace tutti::server {
+namespace {
+
+grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* context, const Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(to_grpc(status));
+  return reactor;
+}
+
+// What only loading a model with other settings than its folder's would need.
+template <class Parameters>
+Status check_load_parameters(const Parameters& parameters) {
+  if (parameters.empty()) return Status();
+  return unimplemented("load parameter '", printable(parameters.begin()->first),
+                       "': models are loaded as they lie in the repository, expected none");
+}
+
+}  // namespace
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ServerLive(
+    Context* context, const inference::ServerLiveRequest*, inference::ServerLiveResponse* response) {
+  response->set_live(service_.is_live());
+  return finish(context, Status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ServerReady(
+    Context* context, const inference::ServerReadyRequest*,
+    inference::ServerReadyResponse* response) {
+  response->set_ready(service_.is_ready());
+  return finish(context, Status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ModelReady(
+    Context* context, const inference::ModelReadyRequest* request,
+    inference::ModelReadyResponse* response) {
+  const auto is_ready = service_.is_model_ready(request->name(), request->version());
+  if (is_ready.ok()) response->set_ready(*is_ready);
+  return finish(context, is_ready.status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ServerMetadata(
+    Context* context, const inference::ServerMetadataRequest*,
+    inference::ServerMetadataResponse* response) {
+  const auto metadata = service_.server_metadata();
+  response->set_name(metadata.name);
+  response->set_version(metadata.version);
+  for (const std::string& extension : metadata.extensions) response->add_extensions(extension);
+  return finish(context, Status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ModelMetadata(
+    Context* context, const inference::ModelMetadataRequest* request,
+    inference::ModelMetadataResponse* response) {
+  const auto metadata = service_.model_metadata(request->name(), request->version());
+  if (metadata.ok()) encode_metadata(*metadata, response);
+  return finish(context, metadata.status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ModelConfig(
+    Context* context, const inference::ModelConfigRequest* request,
+    inference::ModelConfigResponse* response) {
+  auto config = service_.model_config(request->name(), request->version());
+  if (config.ok()) *response->mutable_config() = *std::move(config);
+  return finish(context, config.status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ModelInfer(
+    Context*, const inference::ModelInferRequest* request,
+    inference::ModelInferResponse* response) {
+  return InferCall::start(service_, request, response);
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::ModelStatistics(
+    Context* context, const inference::ModelStatisticsRequest* request,
+    inference::ModelStatisticsResponse* response) {
+  const auto entries = service_.statistics(request->name(), request->version());
+  if (entries.ok()) encode_statistics(*entries, response);
+  return finish(context, entries.status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryIndex(
+    Context* context, const inference::RepositoryIndexRequest* request,
+    inference::RepositoryIndexResponse* response) {
+  const auto entries = service_.repository_index(request->repository_name(), request->ready());
+  if (!entries.ok()) return finish(context, entries.status());
+  for (const IndexEntry& entry : *entries) {
+    auto* model = response->add_models();
+    model->set_name(entry.name);
+    model->set_version(entry.version);
+    model->set_state(entry.state);
+    model->set_reason(entry.reason);
+  }
+  return finish(context, Status());
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelLoad(
+    Context* context, const inference::RepositoryModelLoadRequest* request,
+    inference::RepositoryModelLoadResponse*) {
+  if (const Status status = check_load_parameters(request->parameters()); !status.ok()) {
+    return finish(context, status);
+  }
+  Reactor* reactor = context->DefaultReactor();
+  service_.load_model(request->repository_name(), request->model_name(),
+                      [reactor](const Status& status) { reactor->Finish(to_grpc(status)); });
+  return reactor;
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelUnload(
+    Context* context, const inference::RepositoryModelUnloadRequest* request,
+    inference::RepositoryModelUnloadResponse*) {
+  // `unload_dependents` concerns ensembles; without them a model has no dependents.
+  Reactor* reactor = context->DefaultReactor();
+  service_.unload_model(request->repository_name(), request->model_name(),
+                        [reactor](const Status& status) { reactor->Finish(to_grpc(status)); });
+  return reactor;
+}
+
+}  // namespace tutti::server

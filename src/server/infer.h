@@ -1,0 +1,87 @@
+// One inference, free of any protocol: what front ends hand in and get back.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/dims.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "server/cancel.h"
+
+namespace tutti::server {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// A tensor as a model declares it. A size of -1 takes any size.
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::kUndefined;
+  Dims dims;
+  bool operator==(const TensorSpec&) const = default;
+};
+
+struct ModelSignature {
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+};
+
+using ParameterValue = std::variant<bool, std::int64_t, std::uint64_t, double, std::string>;
+
+// Row-major elements. Elements of kString are each a 4-byte little-endian length and that many bytes.
+struct InferInput {
+  std::string name;
+  DType dtype = DType::kUndefined;
+  Dims shape;
+  std::span<const std::byte> data;
+};
+
+struct InferRequest {
+  std::string model_name;
+  std::string model_version;  // "" asks for the newest one that is ready
+  std::string id;             // comes back in the response
+  std::map<std::string, ParameterValue> parameters;
+  std::vector<InferInput> inputs;
+  std::vector<std::string> outputs;  // names; empty asks for all
+  // Keeps what the inputs' data points into alive.
+  std::shared_ptr<const void> owner;
+  // Past this time a request that still waits in the queue fails with DEADLINE_EXCEEDED.
+  std::optional<TimePoint> deadline;
+  std::shared_ptr<CancelToken> cancel;  // may be null
+};
+
+struct OutputDesc {
+  std::string name;
+  DType dtype = DType::kUndefined;
+  Dims shape;
+};
+
+// Where outputs are written: the front end's response buffers, so that nothing is copied twice.
+class OutputSink {
+ public:
+  virtual ~OutputSink() = default;
+  // `bytes` bytes for the output at `position` in the request's list of outputs. They stay valid
+  // until the response has been sent. Called once for each output, by one thread.
+  virtual Result<std::byte*> allocate(std::size_t position, const OutputDesc& output,
+                                      std::size_t bytes) = 0;
+};
+
+struct InferResponse {
+  std::string model_name;
+  std::string model_version;
+  std::string id;
+  std::vector<OutputDesc> outputs;  // in the order asked for; their bytes are in the sink
+};
+
+// Called exactly once for a request, on any thread; must not block for long.
+using InferDone = std::function<void(Result<InferResponse>)>;
+
+}  // namespace tutti::server

@@ -1,0 +1,102 @@
+// The models of a server: which there are, which are loaded, and in what state each version is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "server/loaded_model.h"
+#include "server/log.h"
+#include "server/repository/model_loader.h"
+#include "server/repository/model_state.h"
+
+namespace tutti::server {
+
+// kNone: everything is loaded at the start and nothing changes. kExplicit: load and unload on
+// request. (Polling the folders will be a third one, on top of load().)
+enum class ControlMode { kNone, kExplicit };
+
+struct RepositoryOptions {
+  std::vector<std::string> paths;
+  ControlMode control_mode = ControlMode::kNone;
+  std::vector<std::string> startup_models;  // kExplicit only; "*" for all
+};
+
+struct IndexEntry {
+  std::string name;
+  std::string version;  // "" for a model that was never loaded
+  std::string state;    // "" likewise
+  std::string reason;
+};
+
+// Thread safe. Loads and unloads run one at a time; requests never wait for them.
+// Lock order: control_mutex_, then mutex_.
+class ModelRepository {
+ public:
+  ModelRepository(RepositoryOptions options, std::shared_ptr<ModelLoader> loader, Log log);
+  ~ModelRepository();  // as shutdown()
+
+  // Loads what the control mode asks for. An error names each model that failed; the others serve.
+  Status start();
+
+  // (Re)loads a model from its folder: new versions are made first, then swapped in, then those they
+  // replace are drained. When any version fails, all that were serving go on.
+  // UNAVAILABLE when the control mode forbids it, INTERNAL "failed to load ..." with the cause.
+  Status load(const std::string& name);
+  // Drains and drops all versions. NOT_FOUND for a model that was never loaded.
+  Status unload(const std::string& name);
+
+  // version "": the newest that is ready. Errors are Triton's: NOT_FOUND "Request for unknown model:
+  // 'x' is not found", UNAVAILABLE "... has no available versions".
+  Result<std::shared_ptr<LoadedModel>> find(const std::string& name,
+                                            std::string_view version) const;
+  // Ready versions: of one model and version, of one model ("" version), of all ("" name).
+  Result<std::vector<std::shared_ptr<LoadedModel>>> find_all(const std::string& name,
+                                                             std::string_view version) const;
+  // All versions that were ever asked for are ready (unloaded ones do not count).
+  bool is_all_ready() const;
+  // Models on disk and in memory, by name and version.
+  Result<std::vector<IndexEntry>> index(bool only_ready) const;
+
+  // Answers what is queued (see Scheduler::stop) and drops all models. Later calls find none.
+  void shutdown(std::optional<TimePoint> deadline);
+
+ private:
+  struct VersionEntry {
+    ModelState state = ModelState::kUnavailable;
+    std::string reason;
+    std::shared_ptr<LoadedModel> model;  // while ready
+  };
+  static constexpr const char* kUnloaded = "unloaded";  // the reason of a version nobody wants
+  using Versions = std::map<std::int64_t, VersionEntry>;
+  using LoadedModels = std::vector<std::shared_ptr<LoadedModel>>;
+
+  Status check_control() const;
+  Status load_locked(const std::string& name);
+  // Everything that can fail, before anything changes.
+  Result<LoadedModels> load_versions(const std::string& name);
+  void begin_load(const std::string& name, const std::vector<std::int64_t>& versions);
+  void note_failure(const std::string& name, const Status& cause);
+  void fail_load(const std::string& name, const std::vector<std::int64_t>& versions,
+                 const Status& cause);
+  void swap_in(const std::string& name, const LoadedModels& fresh);
+  void advance(VersionEntry& entry, ModelEvent event, std::string reason);
+
+  const RepositoryOptions options_;
+  const std::shared_ptr<ModelLoader> loader_;
+  const Log log_;
+  std::mutex control_mutex_;             // held by load, unload, start, shutdown throughout
+  mutable std::shared_mutex mutex_;
+  std::map<std::string, Versions> models_;              // under mutex_
+  std::map<std::string, std::string> failed_;           // under mutex_: loads that found no version, why
+  bool is_shut_down_ = false;                           // under mutex_
+};
+
+}  // namespace tutti::server

@@ -1,0 +1,30 @@
+// What the server knows of anything that answers requests: a plan, later an ensemble or a diffusion
+// pipeline.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "server/infer.h"
+
+namespace tutti::server {
+
+// What one execution did; the two times split it into input, compute and output phases.
+struct InferResult {
+  std::vector<OutputDesc> outputs;  // as many as asked for, in that order
+  TimePoint inputs_ready;
+  TimePoint outputs_started;
+};
+
+// One instance of one model version. Used by one thread at a time.
+class ServableModel {
+ public:
+  virtual ~ServableModel() = default;
+
+  // Runs a request that passed the door: every input is there, with the declared dtype, a shape that
+  // fits and as many bytes; `outputs` lists distinct known names and is not empty.
+  // Sizes that only the model can check give INVALID_ARGUMENT.
+  virtual Result<InferResult> infer(const InferRequest& request, OutputSink& sink) = 0;
+};
+
+}  // namespace tutti::server

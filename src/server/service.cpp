@@ -1,0 +1,110 @@
+#include "server/service.h"
+
+#include <utility>
+
+#include "server/names.h"
+#include "server/parameters.h"
+#include "tutti/version.h"
+
+namespace tutti::server {
+
+InferenceService::InferenceService(std::shared_ptr<ModelRepository> repository,
+                                   ServiceOptions options)
+    : repository_(std::move(repository)), options_(options) {}
+
+bool InferenceService::is_ready() const {
+  if (is_stopping_) return false;
+  return !options_.is_readiness_strict || repository_->is_all_ready();
+}
+
+Result<bool> InferenceService::is_model_ready(const std::string& name,
+                                              std::string_view version) const {
+  const auto model = repository_->find(name, version);
+  if (!model.ok() && model.status().code() == StatusCode::kInvalidArgument) return model.status();
+  return model.ok() && !is_stopping_;
+}
+
+ServerMetadata InferenceService::server_metadata() const {
+  return {"tutti", TUTTI_VERSION, {"model_repository", "model_configuration", "statistics"}};
+}
+
+Result<ModelMetadata> InferenceService::model_metadata(const std::string& name,
+                                                       std::string_view version) const {
+  TUTTI_ASSIGN_OR_RETURN(const auto model, repository_->find(name, version));
+  ModelMetadata metadata{name, {}, model->config().platform(), model->signature()};
+  if (version.empty()) {
+    TUTTI_ASSIGN_OR_RETURN(const auto ready, repository_->find_all(name, ""));
+    for (const auto& one : ready) metadata.versions.push_back(std::to_string(one->version()));
+  } else {
+    metadata.versions.push_back(std::to_string(model->version()));
+  }
+  return metadata;
+}
+
+Result<inference::ModelConfig> InferenceService::model_config(const std::string& name,
+                                                              std::string_view version) const {
+  TUTTI_ASSIGN_OR_RETURN(const auto model, repository_->find(name, version));
+  return model->config();
+}
+
+Result<std::vector<ModelStatisticsEntry>> InferenceService::statistics(
+    const std::string& name, std::string_view version) const {
+  TUTTI_ASSIGN_OR_RETURN(const auto models, repository_->find_all(name, version));
+  std::vector<ModelStatisticsEntry> entries;
+  for (const auto& model : models) {
+    entries.push_back(
+        {model->name(), std::to_string(model->version()), model->statistics().snapshot()});
+  }
+  return entries;
+}
+
+Status InferenceService::check_repository(const std::string& repository) const {
+  if (repository.empty()) return Status();
+  return unimplemented("repository_name '", printable(repository),
+                       "': choosing one repository is not supported, expected an empty name");
+}
+
+Result<std::vector<IndexEntry>> InferenceService::repository_index(const std::string& repository,
+                                                                   bool only_ready) const {
+  TUTTI_RETURN_IF_ERROR(check_repository(repository));
+  return repository_->index(only_ready);
+}
+
+void InferenceService::load_model(const std::string& repository, const std::string& name,
+                                  ControlDone done) {
+  if (const Status status = check_repository(repository); !status.ok()) return done(status);
+  control_.post([this, name, done = std::move(done)] { done(repository_->load(name)); });
+}
+
+void InferenceService::unload_model(const std::string& repository, const std::string& name,
+                                    ControlDone done) {
+  if (const Status status = check_repository(repository); !status.ok()) return done(status);
+  control_.post([this, name, done = std::move(done)] { done(repository_->unload(name)); });
+}
+
+void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> sink,
+                             InferDone done) {
+  const TimePoint arrived = std::chrono::steady_clock::now();
+  if (is_stopping_) return done(unavailable("the server is stopping"));
+  if (const Status status = apply_parameters(arrived, &request); !status.ok()) {
+    note_refused(request.model_name, request.model_version, arrived);
+    return done(status);
+  }
+  // Each round looks up a model that was not retired yet, so a reload loses no request.
+  while (true) {
+    const auto model = repository_->find(request.model_name, request.model_version);
+    if (!model.ok()) return done(model.status());
+    if ((*model)->infer(request, sink, arrived, done)) return;
+  }
+}
+
+void InferenceService::note_refused(const std::string& name, std::string_view version,
+                                    TimePoint arrived) {
+  if (const auto model = repository_->find(name, version); model.ok()) {
+    (*model)->record_failure(std::chrono::steady_clock::now() - arrived);
+  }
+}
+
+void InferenceService::begin_shutdown() { is_stopping_ = true; }
+
+}  // namespace tutti::server

@@ -1,0 +1,88 @@
+// All that the server can be asked, free of any protocol. Front ends translate and add nothing.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "server/infer.h"
+#include "server/repository/repository.h"
+#include "server/statistics.h"
+#include "server/task_thread.h"
+
+namespace tutti::server {
+
+struct ServiceOptions {
+  bool is_readiness_strict = true;  // ready only while every wanted model is
+};
+
+struct ServerMetadata {
+  std::string name;
+  std::string version;
+  std::vector<std::string> extensions;
+};
+
+struct ModelMetadata {
+  std::string name;
+  std::vector<std::string> versions;  // ready ones, ascending
+  std::string platform;
+  ModelSignature signature;
+};
+
+struct ModelStatisticsEntry {
+  std::string name;
+  std::string version;
+  StatisticsSnapshot statistics;
+};
+
+// Thread safe. `version` is a request's text: "" or digits.
+class InferenceService {
+ public:
+  InferenceService(std::shared_ptr<ModelRepository> repository, ServiceOptions options);
+
+  bool is_live() const { return true; }  // an answer is the proof
+  bool is_ready() const;
+  // False for a model that is not there or not ready; errors are for names that cannot be.
+  Result<bool> is_model_ready(const std::string& name, std::string_view version) const;
+
+  ServerMetadata server_metadata() const;
+  Result<ModelMetadata> model_metadata(const std::string& name, std::string_view version) const;
+  Result<inference::ModelConfig> model_config(const std::string& name,
+                                              std::string_view version) const;
+  Result<std::vector<ModelStatisticsEntry>> statistics(const std::string& name,
+                                                       std::string_view version) const;
+  Result<std::vector<IndexEntry>> repository_index(const std::string& repository,
+                                                   bool only_ready) const;
+
+  // These take long: they run on a thread of the service, one after the other; `done` is called
+  // there.
+  using ControlDone = std::function<void(const Status&)>;
+  void load_model(const std::string& repository, const std::string& name, ControlDone done);
+  void unload_model(const std::string& repository, const std::string& name, ControlDone done);
+
+  // Checks, queues and runs. `done` is called once, possibly before this returns.
+  void infer(InferRequest request, std::shared_ptr<OutputSink> sink, InferDone done);
+
+  // A front end refused a request that names this model before it could become one: a failure of the
+  // model, if there is one.
+  void note_refused(const std::string& name, std::string_view version, TimePoint arrived);
+
+  // From now on the server is not ready and new inferences are answered UNAVAILABLE.
+  void begin_shutdown();
+
+ private:
+  Status check_repository(const std::string& repository) const;
+
+  const std::shared_ptr<ModelRepository> repository_;
+  const ServiceOptions options_;
+  std::atomic<bool> is_stopping_{false};
+  TaskThread control_;  // last: its tasks use the others
+};
+
+}  // namespace tutti::server
