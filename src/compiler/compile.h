@@ -1,0 +1,99 @@
+// From a plain graph to one SPMD graph for all ranks of a mesh. pipeline.cpp lists the passes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/builder.h"
+#include "graph/layout.h"
+#include "graph/mesh.h"
+
+namespace tutti {
+
+// "Dimension `dim` of value `value` is split over mesh axis `axis`": where propagation starts.
+struct LayoutSeed {
+  std::string value;
+  int dim = 0;
+  std::string axis;
+};
+
+// "NAME:DIM=AXIS"; NAME may contain colons.
+Result<LayoutSeed> parse_seed(std::string_view text);
+
+// What layouts are priced with. The defaults are the order of a current GPU and its links; only
+// ratios matter, and only where a node could work in more than one way.
+struct CostRates {
+  double flops_per_second = 2e14;
+  double bytes_per_second = 2e11;    // that one rank sends
+  double seconds_per_exchange = 1e-5;
+};
+
+struct CompileOptions {
+  const OpRegistry* registry = nullptr;    // required
+  ConstantEvaluator* evaluator = nullptr;  // folds constants; optional
+  Mesh mesh;
+  // Mesh axis -> strategy: "ulysses", "cfg" or "none". An axis that is not named here takes
+  // "ulysses" when it is called cp, "cfg" when it is called cfg, and "none" otherwise.
+  std::map<std::string, std::string> strategies;
+  std::vector<LayoutSeed> seeds;  // go before those of the strategies
+  // Inputs that stay the same over many calls. Detected when empty and `detect_invariant_inputs`.
+  std::vector<std::string> invariant_inputs;
+  bool detect_invariant_inputs = true;
+  bool hoist = true;
+  bool fuse = true;  // pointwise regions and Linear
+  // Sizes to price and report with; a symbol that is missing counts as 32 (a batch as 1 or more
+  // than that makes no difference to any choice).
+  SymbolMap typical_sizes;
+  CostRates rates;
+  // After each pass: its name and how long it took.
+  std::function<void(std::string_view pass, double seconds)> progress;
+};
+
+// A graph input or output, with its size as the caller sees it: whole.
+struct GlobalTensor {
+  std::string name;
+  TensorType type;
+};
+
+// Where a value of the compiled graphs lives.
+struct ValueLayout {
+  TensorType global;
+  Layout layout;
+};
+using LayoutTable = std::map<std::string, ValueLayout, std::less<>>;  // by value name
+
+// One collective of the compiled graphs.
+struct ExchangeInfo {
+  std::string node;       // name of the node it serves
+  std::string kind;       // AllToAll, AllGather, AllReduce, ReduceScatter
+  std::string axis;
+  std::vector<std::string> values;  // operands, by name in the graph
+  Dim sent_bytes;         // that a rank sends to others; over sizes and rank symbols
+  bool in_prologue = false;
+};
+
+struct CompiledModel {
+  // Inputs: those of the model that it needs, and the prologue's outputs (same names). Every rank
+  // gets whole inputs and has whole outputs. Shapes are local, over mesh.rank_symbol()s.
+  std::unique_ptr<Graph> main;
+  // Null when nothing is worth hoisting. Inputs: invariant ones only, but its shapes may use any
+  // size symbol of the model's inputs, so a cached result is keyed by sizes and content.
+  std::unique_ptr<Graph> prologue;
+  Mesh mesh;
+  std::vector<GlobalTensor> inputs;   // of the model, all of them, in order
+  std::vector<GlobalTensor> outputs;
+  std::vector<std::string> invariant_inputs;  // named or detected
+  LayoutTable layouts;                // of every value of both graphs
+  std::vector<ExchangeInfo> exchanges;  // in execution order, the prologue's first
+  std::string explain;                // what --explain prints
+};
+
+// Errors: an unknown axis, strategy, seed or input name; a layout that no rule allows (the message
+// names the node).
+Result<CompiledModel> compile(std::unique_ptr<Graph> graph, const CompileOptions& options);
+
+}  // namespace tutti

@@ -1,0 +1,98 @@
+#include "compiler/cost.h"
+
+#include <set>
+
+namespace tutti {
+namespace {
+
+Dim without(const Shape& shape, std::int64_t dim) {
+  Dim out = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (static_cast<std::int64_t>(d) != dim) out = out * shape[d];
+  }
+  return out;
+}
+
+Dim bytes_of(const Value& value, const Dim& elements) {
+  return elements * Dim(static_cast<std::int64_t>(dtype_size(value.dtype())));
+}
+
+Dim all_to_all_bytes(const Node& node) {
+  const auto from_replicas = node.attr_ints("from_replicas");
+  const auto to_dims = node.attr_ints("to_dims");
+  const auto to_replicas = node.attr_ints("to_replicas");
+  Dim sum = 0;
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    const Value& in = *node.input(i);
+    const auto to = static_cast<std::size_t>(to_dims[i]);
+    const Dim sent = in.shape()[to] * Dim(to_replicas[i]) - node.output(i)->shape()[to];
+    sum = sum + floor_div(bytes_of(in, without(in.shape(), to_dims[i]) * sent), Dim(from_replicas[i]));
+  }
+  return sum;
+}
+
+}  // namespace
+
+Dim node_flops(const Node& node) {
+  if (node.op().flops != nullptr) return node.op().flops(node);
+  if (!node.op().is_pointwise) return 0;
+  return product(node.output()->shape());
+}
+
+Dim exchange_sent_bytes(const Node& node) {
+  if (!node.op().is_exchange) return 0;
+  const Value& in = *node.input(0);
+  const Dim ranks(node.attr_int("ranks"));
+  const Dim others = ranks - Dim(1);
+  if (node.type() == "AllToAll") return all_to_all_bytes(node);
+  if (node.type() == "AllGather") {
+    return floor_div(bytes_of(in, product(in.shape()) * others), Dim(node.attr_int("replicas", 1)));
+  }
+  if (node.type() == "AllReduce") {
+    return floor_div(bytes_of(in, Dim(2) * product(in.shape()) * others), ranks);
+  }
+  return bytes_of(in, product(in.shape()) - product(node.output()->shape()));  // ReduceScatter
+}
+
+bool is_real_work(const Node& node) {
+  static const std::set<std::string, std::less<>> kTypes = {
+      "MatMul",  "Linear",        "Attention", "Conv",      "ConvTranspose", "LayerNormalization",
+      "Softmax", "RMSNormalization", "GroupNorm", "LogSoftmax"};
+  return kTypes.contains(node.type());
+}
+
+double SizeEstimate::operator()(const Dim& dim) const {
+  if (dim.is_constant()) return static_cast<double>(dim.constant());
+  std::vector<std::string> names;
+  dim.collect_symbols(&names);
+  SymbolMap symbols = typical_;
+  for (const std::string& name : names) symbols.emplace(name, name.starts_with("rank.") ? 0 : 32);
+  const auto value = dim.evaluate(symbols);
+  return value.ok() ? static_cast<double>(*value) : 9e18;
+}
+
+double SizeEstimate::mean_over_ranks(const Dim& dim, const Mesh& mesh, int axis) const {
+  const int ranks = mesh.size(axis);
+  double sum = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    SymbolMap symbols = typical_;
+    symbols["rank." + mesh.axes()[static_cast<std::size_t>(axis)].name] = rank;
+    sum += SizeEstimate(std::move(symbols))(dim);
+  }
+  return sum / ranks;
+}
+
+std::map<std::string, double> flops_by_type(const Graph& graph, const Mesh& mesh, int rank,
+                                            const SizeEstimate& sizes) {
+  SymbolMap symbols = sizes.symbols();
+  mesh.bind(rank, &symbols);
+  const SizeEstimate bound(std::move(symbols));
+  std::map<std::string, double> out;
+  for (const auto& node : graph.nodes()) {
+    const double flops = bound(node_flops(*node));
+    if (flops > 0) out[node->type()] += flops;
+  }
+  return out;
+}
+
+}  // namespace tutti

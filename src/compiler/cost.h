@@ -1,0 +1,36 @@
+// Floating-point operations and bytes, symbolic and in numbers.
+#pragma once
+
+#include <map>
+
+#include "compiler/compile.h"
+
+namespace tutti {
+
+// Symbolic costs of one node, at the shapes that it has (whole or local).
+Dim node_flops(const Node& node);
+// Bytes that a rank sends to other ranks in one exchange of an SPMD graph; 0 for other nodes.
+Dim exchange_sent_bytes(const Node& node);
+
+// The node multiplies, convolves, normalises or attends: worth keeping the result of.
+bool is_real_work(const Node& node);
+
+// Numbers for Dims: symbols from `typical`, those that are missing count as 32, rank coordinates
+// that are missing as 0 (the first rank, which holds the largest pieces).
+class SizeEstimate {
+ public:
+  explicit SizeEstimate(SymbolMap typical) : typical_(std::move(typical)) {}
+  double operator()(const Dim& dim) const;
+  // The mean over the coordinates of one mesh axis.
+  double mean_over_ranks(const Dim& dim, const Mesh& mesh, int axis) const;
+  const SymbolMap& symbols() const { return typical_; }
+
+ private:
+  SymbolMap typical_;
+};
+
+// FLOPs of a graph by operator type, in numbers, for one rank of the mesh.
+std::map<std::string, double> flops_by_type(const Graph& graph, const Mesh& mesh, int rank,
+                                            const SizeEstimate& sizes);
+
+}  // namespace tutti

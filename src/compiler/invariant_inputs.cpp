@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <set>
+
+#include "compiler/hoist.h"
+#include "compiler/sharding.h"
+#include "compiler/strategy.h"
+
+namespace tutti {
+namespace {
+
+// Dimensions of values that tokens are made of.
+using TokenDims = std::map<const Value*, std::set<int>>;
+
+void mark_all(const Value* value, TokenDims* marks) {
+  for (std::size_t d = 0; d < value->rank(); ++d) (*marks)[value].insert(static_cast<int>(d));
+}
+
+// From a marked dimension of an output to the input dimensions that share a factor with it. Where
+// the rule says nothing, the first operand is the data.
+void mark_operands(const Node& node, TokenDims* marks) {
+  const FactorMap map = factors_of(node);
+  for (std::size_t o = 0; o < node.outputs().size(); ++o) {
+    const auto marked = marks->find(node.output(o));
+    if (marked == marks->end()) continue;
+    for (const int dim : std::set<int>(marked->second)) {
+      for (const int factor : map.outputs[o][static_cast<std::size_t>(dim)]) {
+        bool found = false;
+        for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+          if (node.input(i) == nullptr) continue;
+          for (std::size_t d = 0; d < map.inputs[i].size(); ++d) {
+            const auto& factors = map.inputs[i][d];
+            if (std::find(factors.begin(), factors.end(), factor) == factors.end()) continue;
+            (*marks)[node.input(i)].insert(static_cast<int>(d));
+            found = true;
+          }
+        }
+        if (!found && node.input(0) != nullptr) mark_all(node.input(0), marks);
+      }
+    }
+  }
+}
+
+bool is_number_per_batch_element(const Value& input) {
+  Dim rest = 1;
+  for (std::size_t d = 1; d < input.rank(); ++d) rest = rest * input.shape()[d];
+  return rest.is(1);
+}
+
+}  // namespace
+
+std::vector<std::string> invariant_inputs(const Graph& whole, const CompileOptions& options) {
+  if (!options.invariant_inputs.empty()) return options.invariant_inputs;
+  if (!options.detect_invariant_inputs) return {};
+  TokenDims marks;
+  for (const auto& node : whole.nodes()) {
+    if (node->type() == "Attention") marks[node->input(0)].insert(token_dimension(*node));
+  }
+  for (auto it = whole.nodes().rbegin(); it != whole.nodes().rend(); ++it) {
+    mark_operands(**it, &marks);
+  }
+  std::vector<std::string> names;
+  bool has_tokens = false;
+  for (const Value* input : whole.inputs()) {
+    if (marks.contains(input)) {
+      has_tokens = true;
+    } else if (!is_number_per_batch_element(*input)) {
+      names.push_back(input->name());
+    }
+  }
+  return has_tokens ? names : std::vector<std::string>();
+}
+
+}  // namespace tutti

@@ -1,0 +1,29 @@
+// From a sharding to the SPMD graph: local shapes, and an exchange on every edge whose ends differ.
+#pragma once
+
+#include "compiler/compile.h"
+#include "compiler/sharding.h"
+
+namespace tutti {
+
+struct Partitioned {
+  std::unique_ptr<Graph> graph;
+  LayoutTable layouts;  // of every value of `graph`
+  // The node of the whole graph that each node (but exchanges and slices) does a piece of.
+  std::map<const Node*, const Node*> origins;
+};
+
+// Inputs, constants and outputs are whole on every rank. A conversion is made just before its first
+// user, and once for each value and layout.
+Result<Partitioned> partition(const Graph& graph, const Sharding& sharding,
+                              const CompileOptions& options);
+
+// Merges independent AllToAlls on the same axis that are ready together into one packed transfer.
+Status merge_exchanges(Partitioned& model, const CompileOptions& options);
+
+// Checks a partitioned graph against the operators' rules and nothing of the propagation: local
+// types, what each exchange does to a layout, one factor assignment a node, whole outputs. The
+// error names the node.
+Status verify_layouts(const Partitioned& model, const Mesh& mesh);
+
+}  // namespace tutti

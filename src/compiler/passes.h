@@ -1,0 +1,36 @@
+// The passes over one graph, each tested alone. pipeline.cpp puts them in order; the layout passes,
+// which carry a sharding from one to the next, are in layout.h and partition.h.
+#pragma once
+
+#include "compiler/compile.h"
+
+namespace tutti {
+
+// Dead code, common subexpressions, nodes that change nothing, movements that merge into one. Runs
+// until nothing changes.
+Status simplify(Graph& graph, const CompileOptions& options);
+
+// One round of merging nodes that compute the same. Returns how many went.
+int eliminate_common_subexpressions(Graph& graph);
+
+// x^2 -> mean -> + epsilon -> sqrt -> divide: RMSNormalization and LayerNormalization.
+Status fuse_norm(Graph& graph, const CompileOptions& options);
+
+// x * sigmoid(x) -> Silu; both decompositions of GELU -> Gelu.
+Status fuse_activation(Graph& graph, const CompileOptions& options);
+
+// Scaled products around a Softmax -> Attention, with masks; expanded key/value heads go.
+Status fuse_attention(Graph& graph, const CompileOptions& options);
+
+// Moves head transposes past pointwise nodes, norms and slices, until they meet the Attention and
+// become its layout "bshd".
+Status sink_transposes(Graph& graph, const CompileOptions& options);
+Status set_attention_layouts(Graph& graph, const CompileOptions& options);
+
+// MatMul with a fixed matrix, bias, activation, residual -> Linear.
+Status fuse_linear(Graph& graph, const CompileOptions& options);
+
+// Connected pointwise nodes over one iteration space -> Pointwise {body}.
+Status fuse_pointwise(Graph& graph, const CompileOptions& options);
+
+}  // namespace tutti

@@ -1,0 +1,159 @@
+// The passes in order. This list is the compiler.
+#include <chrono>
+
+#include "compiler/compile.h"
+#include "compiler/explain.h"
+#include "compiler/hoist.h"
+#include "compiler/layout.h"
+#include "compiler/partition.h"
+#include "compiler/passes.h"
+#include "compiler/strategy.h"
+
+namespace tutti {
+namespace {
+
+// What passes hand to each other.
+struct Compilation {
+  const CompileOptions& options;
+  std::unique_ptr<Graph> whole;  // until it is partitioned; origins point into it afterwards
+  Sharding sharding;
+  Partitioned spmd;
+  CompiledModel model;
+};
+
+using GraphPass = Status (*)(Graph&, const CompileOptions&);
+
+template <GraphPass pass>
+Status on_whole(Compilation& c) {
+  return pass(*c.whole, c.options);
+}
+
+template <GraphPass pass>
+Status on_parts(Compilation& c) {
+  TUTTI_RETURN_IF_ERROR(pass(*c.model.main, c.options));
+  return c.model.prologue == nullptr ? Status() : pass(*c.model.prologue, c.options);
+}
+
+Status check(Compilation& c) {
+  TUTTI_RETURN_IF_ERROR(c.whole->verify());
+  return check_options(*c.whole, c.options);
+}
+
+Status find_invariants(Compilation& c) {
+  c.model.invariant_inputs = invariant_inputs(*c.whole, c.options);
+  return {};
+}
+
+Status propagate(Compilation& c) {
+  TUTTI_ASSIGN_OR_RETURN(c.sharding, propagate_layouts(*c.whole, c.options));
+  return {};
+}
+
+Status make_spmd(Compilation& c) {
+  TUTTI_ASSIGN_OR_RETURN(c.spmd, partition(*c.whole, c.sharding, c.options));
+  return {};
+}
+
+Status merge(Compilation& c) { return merge_exchanges(c.spmd, c.options); }
+
+Status verify_spmd(Compilation& c) {
+  TUTTI_RETURN_IF_ERROR(c.spmd.graph->verify());
+  return verify_layouts(c.spmd, c.options.mesh);
+}
+
+Status split_off_prologue(Compilation& c) {
+  c.spmd.graph->remove_dead();
+  if (!c.options.hoist) {
+    c.model.main = std::move(c.spmd.graph);
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(Hoisted parts, hoist(*c.spmd.graph, c.model.invariant_inputs));
+  c.model.main = std::move(parts.main);
+  c.model.prologue = std::move(parts.prologue);
+  return {};
+}
+
+Status verify_parts(Compilation& c) {
+  TUTTI_RETURN_IF_ERROR(c.model.main->verify());
+  return c.model.prologue == nullptr ? Status() : c.model.prologue->verify();
+}
+
+// Layouts of values that fusion made or removed.
+Status tidy_layouts(Compilation& c) {
+  LayoutTable kept;
+  for (const Graph* graph : {c.model.prologue.get(), c.model.main.get()}) {
+    if (graph == nullptr) continue;
+    for (const Value* value : graph->values()) {
+      const auto it = c.spmd.layouts.find(value->name());
+      if (it != c.spmd.layouts.end()) {
+        kept.emplace(value->name(), it->second);
+      } else {
+        kept.emplace(value->name(), ValueLayout{value->type(), Layout()});
+      }
+    }
+  }
+  c.model.layouts = std::move(kept);
+  return {};
+}
+
+Status report(Compilation& c) {
+  CompiledModel& model = c.model;
+  if (model.prologue != nullptr) model.exchanges = list_exchanges(*model.prologue, true);
+  std::vector<ExchangeInfo> rest = list_exchanges(*model.main, false);
+  model.exchanges.insert(model.exchanges.end(), std::make_move_iterator(rest.begin()),
+                         std::make_move_iterator(rest.end()));
+  model.explain = explain_text(model, c.options.typical_sizes);
+  return {};
+}
+
+struct Pass {
+  std::string_view name;
+  Status (*run)(Compilation&);
+};
+
+constexpr Pass kPasses[] = {
+    {"check", check},
+    {"simplify", on_whole<simplify>},
+    {"fuse norms", on_whole<fuse_norm>},
+    {"fuse activations", on_whole<fuse_activation>},
+    {"fuse attention", on_whole<fuse_attention>},
+    {"simplify again", on_whole<simplify>},
+    {"sink transposes", on_whole<sink_transposes>},
+    {"set attention layouts", on_whole<set_attention_layouts>},
+    {"find invariant inputs", find_invariants},
+    {"propagate layouts", propagate},
+    {"partition", make_spmd},
+    {"merge exchanges", merge},
+    {"verify layouts", verify_spmd},
+    {"hoist", split_off_prologue},
+    {"fuse products", on_parts<fuse_linear>},
+    {"fuse pointwise", on_parts<fuse_pointwise>},
+    {"verify", verify_parts},
+    {"tidy layouts", tidy_layouts},
+    {"report", report},
+};
+
+}  // namespace
+
+Result<CompiledModel> compile(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  Compilation c{options, std::move(graph), {}, {}, {}};
+  c.model.mesh = options.mesh;
+  for (const Value* input : c.whole->inputs()) {
+    c.model.inputs.push_back({input->name(), input->type()});
+  }
+  for (std::size_t i = 0; i < c.whole->outputs().size(); ++i) {
+    const Value* output = c.whole->outputs()[i];
+    const std::string& name =
+        i < c.whole->output_names.size() ? c.whole->output_names[i] : output->name();
+    c.model.outputs.push_back({name, output->type()});
+  }
+  for (const Pass& pass : kPasses) {
+    const auto start = std::chrono::steady_clock::now();
+    TUTTI_RETURN_IF_ERROR(pass.run(c).with_context(pass.name));
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (options.progress) options.progress(pass.name, elapsed.count());
+  }
+  return std::move(c.model);
+}
+
+}  // namespace tutti

@@ -1,0 +1,143 @@
+#include <algorithm>
+
+#include "compiler/layout.h"
+
+namespace tutti {
+
+std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,
+                                             const Labels& labels, const NodeSharding& taken,
+                                             int ranks) {
+  std::optional<FactorSplit> reduction;
+  const auto from_operands = [&](const std::vector<Value*>& values,
+                                 const std::vector<DimFactors>& rows) -> std::optional<FactorSplit> {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto label = values[i] == nullptr ? labels.end() : labels.find(values[i]);
+      if (label == labels.end()) continue;
+      auto split = factor_split_from(map, rows[i], label->second, ranks);
+      if (!split || !is_possible(map, *split, taken)) continue;
+      if (!is_reduction(map, *split)) return split;
+      if (!reduction) reduction = std::move(split);
+    }
+    return std::nullopt;
+  };
+  if (auto split = from_operands(node.inputs(), map.inputs)) return split;
+  if (auto split = from_operands(node.outputs(), map.outputs)) return split;
+  return reduction;
+}
+
+namespace {
+
+class LabelSpread {
+ public:
+  LabelSpread(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
+              const Sharding& sharding)
+      : graph_(graph), mesh_(mesh), axis_(axis), maps_(maps), sharding_(sharding) {
+    for (const auto& node : graph.nodes()) nodes_.push_back(node.get());
+    graph_outputs_.insert(graph.outputs().begin(), graph.outputs().end());
+  }
+
+  void seed(const Value* value, const Split& split) { add_label(value, split); }
+
+  Labels run() {
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (const Node* node : nodes_) changed |= forward(*node);
+      for (auto it = nodes_.rbegin(); it != nodes_.rend(); ++it) changed |= backward(**it);
+    }
+    return std::move(labels_);
+  }
+
+ private:
+  // The first label stays; a dimension that another axis splits is taken.
+  bool add_label(const Value* value, const Split& split) {
+    const auto other = sharding_.preferred.find(value);
+    if (other != sharding_.preferred.end() && other->second.on_dim(split.dim) != nullptr) {
+      return false;
+    }
+    return labels_.emplace(value, split).second;
+  }
+
+  const NodeSharding& taken(const Node& node) const {
+    static const NodeSharding kNone;
+    const auto it = sharding_.nodes.find(&node);
+    return it == sharding_.nodes.end() ? kNone : it->second;
+  }
+
+  const FactorSplit* follow(const Node& node) {
+    const auto it = follows_.find(&node);
+    if (it != follows_.end()) return &it->second;
+    auto split = split_from_labels(node, maps_.at(&node), labels_, taken(node), mesh_.size(axis_));
+    if (!split) return nullptr;
+    return &follows_.emplace(&node, std::move(*split)).first->second;
+  }
+
+  bool forward(const Node& node) {
+    const FactorSplit* split = follow(node);
+    const FactorMap& map = maps_.at(&node);
+    if (split == nullptr || is_reduction(map, *split)) return false;
+    bool changed = false;
+    for (std::size_t i = 0; i < node.outputs().size(); ++i) {
+      const auto label = split_under(map, map.outputs[i], *split, axis_);
+      if (label) changed |= add_label(node.output(i), *label);
+    }
+    return changed;
+  }
+
+  bool backward(const Node& node) {
+    const FactorSplit* split = follow(node);
+    if (split == nullptr) return false;
+    const FactorMap& map = maps_.at(&node);
+    bool changed = false;
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+      const Value* input = node.input(i);
+      // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
+      if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
+      const auto label = split_under(map, map.inputs[i], *split, axis_);
+      if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
+    }
+    return changed;
+  }
+
+  // A value that every rank could compute whole gets a label only where nobody needs it whole.
+  bool all_users_follow(const Value& value, const Split& label) {
+    if (graph_outputs_.contains(&value)) return false;
+    return std::all_of(value.users().begin(), value.users().end(), [&](const Node* user) {
+      const FactorMap& map = maps_.at(user);
+      const auto decided = follows_.find(user);
+      for (std::size_t i = 0; i < user->inputs().size(); ++i) {
+        if (user->input(i) != &value) continue;
+        if (decided != follows_.end()) {
+          const auto needed = split_under(map, map.inputs[i], decided->second, axis_);
+          if (!needed || !(*needed == label)) return false;
+          continue;
+        }
+        const auto split = factor_split_from(map, map.inputs[i], label, mesh_.size(axis_));
+        if (!split || !is_possible(map, *split, taken(*user))) return false;
+      }
+      return true;
+    });
+  }
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const int axis_;
+  const FactorMaps& maps_;
+  const Sharding& sharding_;
+  std::vector<const Node*> nodes_;
+  std::set<const Value*> graph_outputs_;
+  Labels labels_;
+  std::map<const Node*, FactorSplit> follows_;
+};
+
+}  // namespace
+
+Labels spread_labels(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
+                     const Sharding& sharding,
+                     const std::vector<std::pair<const Value*, Split>>& seeds) {
+  LabelSpread spread(graph, mesh, axis, maps, sharding);
+  for (const auto& [value, split] : seeds) spread.seed(value, split);
+  return spread.run();
+}
+
+}  // namespace tutti

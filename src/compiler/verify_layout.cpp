@@ -1,0 +1,318 @@
+// Shares nothing with the propagation on purpose: it reads the finished graph, the operators'
+// factor maps and the layout of each value, and looks for one assignment that explains them.
+#include <algorithm>
+#include <set>
+
+#include "compiler/partition.h"
+#include "graph/op_def.h"
+
+namespace tutti {
+namespace {
+
+// The work of a node along one axis: `units` equal parts of the product of `factors`, each
+// standing `copies` times.
+struct Assignment {
+  std::vector<int> factors;
+  Dim units;
+  Dim copies;
+};
+
+class Verifier {
+ public:
+  Verifier(const Partitioned& model, const Mesh& mesh) : model_(model), mesh_(mesh) {}
+
+  Status run() {
+    for (const Value* input : model_.graph->inputs()) {
+      TUTTI_RETURN_IF_ERROR(check_whole(*input, "input"));
+    }
+    for (const Value* constant : model_.graph->constants()) {
+      TUTTI_RETURN_IF_ERROR(check_whole(*constant, "constant"));
+    }
+    for (const auto& node : model_.graph->nodes()) {
+      TUTTI_RETURN_IF_ERROR(check_node(*node).with_context(node->describe()));
+    }
+    for (const Value* output : model_.graph->outputs()) {
+      TUTTI_RETURN_IF_ERROR(check_whole(*output, "output"));
+    }
+    return {};
+  }
+
+ private:
+  Result<const ValueLayout*> find(const Value& value) const {
+    const auto it = model_.layouts.find(value.name());
+    if (it == model_.layouts.end()) return internal_error("'", value.name(), "' has no layout");
+    return &it->second;
+  }
+
+  std::string text(const ValueLayout& value) const {
+    return value.layout.to_string(value.global.shape, mesh_);
+  }
+
+  Status check_whole(const Value& value, std::string_view what) const {
+    TUTTI_ASSIGN_OR_RETURN(const ValueLayout* layout, find(value));
+    if (layout->layout.is_replicated() && value.type() == layout->global) return {};
+    return internal_error(what, " '", value.name(), "' is ", text(*layout),
+                          ", expected whole on every rank");
+  }
+
+  // The local type follows from the whole type and the layout.
+  Status check_type(const Value& value) const {
+    TUTTI_ASSIGN_OR_RETURN(const ValueLayout* layout, find(value));
+    Shape expected = layout->global.shape;
+    std::set<int> dims;
+    std::set<int> axes;
+    for (const Split& split : layout->layout.splits) {
+      if (split.dim < 0 || split.dim >= static_cast<int>(expected.size()) ||
+          split.axis < 0 || split.axis >= static_cast<int>(mesh_.axes().size()) ||
+          !dims.insert(split.dim).second || !axes.insert(split.axis).second) {
+        return internal_error("'", value.name(), "' has an impossible layout");
+      }
+      Dim& size = expected[static_cast<std::size_t>(split.dim)];
+      const auto unit = exact_div(size, split.units);
+      if (!unit) {
+        return internal_error("'", value.name(), "' of size ", size, " along dimension ", split.dim,
+                              " does not consist of ", split.units, " units");
+      }
+      size = *unit * part(split.units * Dim(split.replicas), mesh_.size(split.axis),
+                          mesh_.rank_symbol(split.axis));
+    }
+    if (value.dtype() == layout->global.dtype && value.shape() == expected) return {};
+    return internal_error("'", value.name(), "' is ", value.type(), " on a rank, expected ",
+                          expected, " for layout ", text(*layout));
+  }
+
+  Status check_node(const Node& node) const {
+    for (const Value* output : node.outputs()) TUTTI_RETURN_IF_ERROR(check_type(*output));
+    if (node.type() == "ShardSlice" || node.op().is_exchange) return check_exchange(node);
+    return check_work(node);
+  }
+
+  // --- Exchanges: each changes the layout of its operands along one axis.
+
+  Split cut(const Node& node, int axis) const {
+    return Split{static_cast<int>(node.attr_int("dim")), axis, node.attr_dims("units")[0],
+                 static_cast<int>(node.attr_int("replicas", 1))};
+  }
+
+  Status check_exchange(const Node& node) const {
+    const int axis = mesh_.find(node.attr_string("axis"));
+    if (axis < 0) return internal_error("mesh has no axis '", node.attr_string("axis"), "'");
+    if (node.attr_int("ranks") != mesh_.size(axis)) {
+      return internal_error("is for ", node.attr_int("ranks"), " ranks of ", mesh_.size(axis));
+    }
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+      TUTTI_ASSIGN_OR_RETURN(const ValueLayout* in, find(*node.input(i)));
+      TUTTI_ASSIGN_OR_RETURN(const ValueLayout* out, find(*node.output(i)));
+      Layout from;  // what the node takes and gives along its axis
+      Layout to;
+      if (node.type() == "ShardSlice") {
+        to.set(cut(node, axis));
+      } else if (node.type() == "AllGather") {
+        from.set(cut(node, axis));
+      } else if (node.type() == "AllToAll") {
+        from.set({static_cast<int>(node.attr_ints("from_dims")[i]), axis,
+                  node.attr_dims("from_units")[i],
+                  static_cast<int>(node.attr_ints("from_replicas")[i])});
+        to.set({static_cast<int>(node.attr_ints("to_dims")[i]), axis, node.attr_dims("to_units")[i],
+                static_cast<int>(node.attr_ints("to_replicas")[i])});
+      } else {
+        from.partial_axes = {axis};
+        if (node.type() == "ReduceScatter") to.set(cut(node, axis));
+      }
+      Layout expected_in = out->layout;
+      expected_in.remove_axis(axis);
+      Layout expected_out = expected_in;
+      for (const Split& split : from.splits) expected_in.set(split);
+      if (!from.partial_axes.empty()) {
+        expected_in.partial_axes.push_back(axis);
+        std::sort(expected_in.partial_axes.begin(), expected_in.partial_axes.end());
+      }
+      for (const Split& split : to.splits) expected_out.set(split);
+      if (in->global != out->global || in->layout != expected_in || out->layout != expected_out) {
+        return internal_error("operand ", i, " goes from ", text(*in), " to ", text(*out),
+                              ", which is not what its attributes say");
+      }
+    }
+    return {};
+  }
+
+  // --- Work: one assignment an axis.
+
+  Status check_work(const Node& node) const {
+    const auto origin = model_.origins.find(&node);
+    if (origin == model_.origins.end()) return internal_error("does a piece of no known node");
+    const Node& whole = *origin->second;
+    std::vector<const ValueLayout*> operands;  // inputs, then outputs; null: absent
+    std::vector<DimFactors> rows;
+    const bool has_rule = whole.op().factors != nullptr;
+    const FactorMap map = has_rule ? whole.op().factors(whole) : FactorMap();
+    const auto collect = [&](const std::vector<Value*>& local, const std::vector<Value*>& global,
+                             const std::vector<DimFactors>& factors) -> Status {
+      for (std::size_t i = 0; i < local.size(); ++i) {
+        rows.push_back(has_rule ? factors[i] : DimFactors());
+        operands.push_back(nullptr);
+        if (local[i] == nullptr) continue;
+        TUTTI_ASSIGN_OR_RETURN(operands.back(), find(*local[i]));
+        if (operands.back()->global != global[i]->type()) {
+          return internal_error("'", local[i]->name(), "' stands for ", operands.back()->global,
+                                ", expected ", global[i]->type());
+        }
+      }
+      return {};
+    };
+    TUTTI_RETURN_IF_ERROR(collect(node.inputs(), whole.inputs(), map.inputs));
+    TUTTI_RETURN_IF_ERROR(collect(node.outputs(), whole.outputs(), map.outputs));
+    const std::size_t num_inputs = node.inputs().size();
+
+    std::set<int> used;
+    for (int axis = 0; axis < static_cast<int>(mesh_.axes().size()); ++axis) {
+      TUTTI_RETURN_IF_ERROR(check_axis(map, has_rule, axis, operands, rows, num_inputs, &used));
+    }
+    return {};
+  }
+
+  Status check_axis(const FactorMap& map, bool has_rule, int axis,
+                    const std::vector<const ValueLayout*>& operands,
+                    const std::vector<DimFactors>& rows, std::size_t num_inputs,
+                    std::set<int>* used) const {
+    std::vector<Assignment> explanations;
+    const ValueLayout* cause = nullptr;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i] == nullptr) continue;
+      if (is_partial(*operands[i], axis)) {
+        if (i < num_inputs) {
+          return internal_error("operand ", i, " is a partial sum: ", text(*operands[i]));
+        }
+        if (cause == nullptr) cause = operands[i];
+      }
+      const Split* split = operands[i]->layout.on_axis(axis);
+      if (split == nullptr || !explanations.empty()) continue;
+      cause = operands[i];
+      if (!has_rule) break;
+      std::vector<int> prefix;
+      for (const int factor : rows[i][static_cast<std::size_t>(split->dim)]) {
+        prefix.push_back(factor);
+        explanations.push_back({prefix, split->units, Dim(split->replicas)});
+        // The same ranks may share finer units of an operand that holds more factors.
+        if (split->replicas > 1) {
+          add_finer(map, rows, prefix, split->units * Dim(split->replicas), &explanations);
+        }
+        if (is_even(*split)) explanations.push_back({prefix, size_of(map, prefix), Dim(1)});
+      }
+    }
+    if (cause == nullptr) return {};
+    for (const Assignment& assignment : explanations) {
+      if (!explains(map, assignment, axis, operands, rows, num_inputs)) continue;
+      for (const int factor : assignment.factors) {
+        if (!used->insert(factor).second) {
+          return internal_error("factor ", map.factors[static_cast<std::size_t>(factor)].name,
+                                " is split over two mesh axes");
+        }
+      }
+      return {};
+    }
+    std::string found;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (i == num_inputs) found += " ->";
+      found += " " + (operands[i] == nullptr ? std::string("-") : text(*operands[i]));
+    }
+    return internal_error("operands", found, " do not follow rule ",
+                          has_rule ? map.to_string() : std::string("(all whole)"), " along '",
+                          mesh_.axes()[static_cast<std::size_t>(axis)].name, "'");
+  }
+
+  static void add_finer(const FactorMap& map, const std::vector<DimFactors>& rows,
+                        const std::vector<int>& prefix, const Dim& stands,
+                        std::vector<Assignment>* out) {
+    for (const DimFactors& row : rows) {
+      for (const std::vector<int>& dim : row) {
+        if (dim.size() <= prefix.size() || !std::equal(prefix.begin(), prefix.end(), dim.begin())) {
+          continue;
+        }
+        std::vector<int> longer = prefix;
+        longer.push_back(dim[prefix.size()]);
+        if (exact_div(size_of(map, longer), stands)) out->push_back({longer, stands, Dim(1)});
+      }
+    }
+  }
+
+  static Dim size_of(const FactorMap& map, const std::vector<int>& factors) {
+    Dim size = 1;
+    for (const int factor : factors) size = size * map.factors[static_cast<std::size_t>(factor)].size;
+    return size;
+  }
+
+  bool is_even(const Split& split) const {
+    return split.replicas == 1 && exact_div(split.units, Dim(mesh_.size(split.axis)));
+  }
+
+  static bool is_partial(const ValueLayout& value, int axis) {
+    const auto& axes = value.layout.partial_axes;
+    return std::find(axes.begin(), axes.end(), axis) != axes.end();
+  }
+
+  bool explains(const FactorMap& map, const Assignment& assignment, int axis,
+                const std::vector<const ValueLayout*>& operands,
+                const std::vector<DimFactors>& rows, std::size_t num_inputs) const {
+    bool is_sum = false;
+    for (const int index : assignment.factors) {
+      const FactorRole role = map.factors[static_cast<std::size_t>(index)].role;
+      if (role == FactorRole::kWhole) return false;
+      is_sum = is_sum || role == FactorRole::kReduction;
+    }
+    if (is_sum && (assignment.factors.size() != 1 || !assignment.copies.is(1))) return false;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i] == nullptr) continue;
+      const bool is_output = i >= num_inputs;
+      if (is_output && is_partial(*operands[i], axis) != is_sum) return false;
+      const Split* split = operands[i]->layout.on_axis(axis);
+      int holder = -1;  // the dimension that holds assigned factors
+      std::size_t held = 0;
+      for (std::size_t d = 0; d < rows[i].size(); ++d) {
+        for (std::size_t j = 0; j < rows[i][d].size(); ++j) {
+          const auto& assigned = assignment.factors;
+          if (std::find(assigned.begin(), assigned.end(), rows[i][d][j]) == assigned.end()) continue;
+          const bool continues = holder < 0 || holder == static_cast<int>(d);
+          if (!continues || j != held || assigned[held] != rows[i][d][j]) return false;
+          holder = static_cast<int>(d);
+          ++held;
+        }
+      }
+      if (holder < 0) {
+        if (split != nullptr || (is_output && !is_sum)) return false;
+        continue;
+      }
+      if (is_output && (is_sum || held < assignment.factors.size())) return false;
+      if (split == nullptr || split->dim != holder) return false;
+      if (!pieces_agree(map, assignment, held, *split)) return false;
+    }
+    return true;
+  }
+
+  // A rank's piece of a dimension that holds the first `held` factors covers its share of the work.
+  bool pieces_agree(const FactorMap& map, const Assignment& assignment, std::size_t held,
+                    const Split& split) const {
+    const std::vector<int> prefix(assignment.factors.begin(),
+                                  assignment.factors.begin() + static_cast<std::ptrdiff_t>(held));
+    const Dim size = size_of(map, prefix);
+    if (exact_div(size, assignment.units)) {
+      if (split.units == assignment.units && Dim(split.replicas) == assignment.copies) return true;
+      const Dim ranks(mesh_.size(split.axis));
+      return assignment.copies.is(1) && is_even(split) && exact_div(assignment.units, ranks);
+    }
+    // Finer work than this operand has units: each unit serves several parts.
+    return split.units == size &&
+           split.units * Dim(split.replicas) == assignment.units * assignment.copies;
+  }
+
+  const Partitioned& model_;
+  const Mesh& mesh_;
+};
+
+}  // namespace
+
+Status verify_layouts(const Partitioned& model, const Mesh& mesh) {
+  return Verifier(model, mesh).run();
+}
+
+}  // namespace tutti
