@@ -133,6 +133,7 @@ class Graph {
   Value* add_constant(std::string_view name, Tensor tensor);
   void add_output(Value* value) { outputs_.push_back(value); }
   void set_output(std::size_t i, Value* value) { outputs_[i] = value; }
+  void clear_outputs() { outputs_.clear(); }
   // Removes a graph input that nothing uses.
   void remove_input(Value* value);
 
