@@ -1,0 +1,146 @@
+// Pad: borders of one value around the copied box, or elements looked up through index tables.
+#include <cstring>
+
+#include "backends/cpu/lambda_kernel.h"
+#include "backends/cpu/movement_kernels.h"
+#include "backends/cpu/strided.h"
+#include "backends/cpu/strided_copy.h"
+
+namespace tutti::cpu {
+namespace {
+
+struct Borders {
+  Dims before;
+  Dims after;
+};
+
+Result<Borders> bind_borders(const KernelSpec& spec) {
+  const std::vector<std::int64_t> axes = spec.node.attr_ints("axes");
+  TUTTI_ASSIGN_OR_RETURN(const Dims before, evaluate(spec.node.attr_dims("before"), spec.symbols));
+  TUTTI_ASSIGN_OR_RETURN(const Dims after, evaluate(spec.node.attr_dims("after"), spec.symbols));
+  const Dims& source = spec.inputs[0].dims;
+  Borders borders{Dims(source.size(), 0), Dims(source.size(), 0)};
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(axes[i]);
+    if (before[i] < 0 || after[i] < 0) {
+      return invalid_argument("pads ", before[i], " and ", after[i], " of axis ", axis,
+                              "; expected none below 0");
+    }
+    borders.before[axis] = before[i];
+    borders.after[axis] = after[i];
+  }
+  for (std::size_t d = 0; d < source.size(); ++d) {
+    if (spec.outputs[0].dims[d] != source[d] + borders.before[d] + borders.after[d]) {
+      return invalid_argument("the output has shape ", spec.outputs[0].dims, ", which ", source,
+                              " with pads ", borders.before, " and ", borders.after,
+                              " does not give");
+    }
+  }
+  return borders;
+}
+
+// The border as boxes that do not overlap: along axis d, the box is whole in the axes after d and
+// within the copied part in those before.
+std::vector<StridedCopy> border_fills(const Dims& source, const Dims& target,
+                                      const Borders& borders, std::size_t size) {
+  const Dims strides = contiguous_strides(target);
+  const Dims nowhere(target.size(), 0);
+  std::vector<StridedCopy> fills;
+  Dims box = target;
+  std::int64_t corner = 0;
+  for (std::size_t d = 0; d < target.size(); ++d) {
+    box[d] = borders.before[d];
+    fills.emplace_back(box, nowhere, strides, size, 0, corner);
+    box[d] = borders.after[d];
+    fills.emplace_back(box, nowhere, strides, size, 0,
+                       corner + (borders.before[d] + source[d]) * strides[d]);
+    box[d] = source[d];
+    corner += borders.before[d] * strides[d];
+  }
+  return fills;
+}
+
+KernelResult make_constant_pad(const KernelSpec& spec, const Borders& borders, ThreadPool* pool) {
+  const Dims& source = spec.inputs[0].dims;
+  const Dims& target = spec.outputs[0].dims;
+  const std::size_t size = dtype_size(spec.inputs[0].dtype);
+  const Dims strides = contiguous_strides(target);
+  std::int64_t corner = 0;
+  for (std::size_t d = 0; d < target.size(); ++d) corner += borders.before[d] * strides[d];
+  StridedCopy copy(source, contiguous_strides(source), strides, size, 0, corner);
+  return make_lambda_kernel([copy = std::move(copy),
+                             fills = border_fills(source, target, borders, size),
+                             pool](const KernelArgs& args) {
+    const std::uint64_t zero = 0;
+    const bool has_value = args.inputs.size() > 1 && args.inputs[1] != nullptr;
+    const void* value = has_value ? args.inputs[1] : &zero;
+    for (const StridedCopy& fill : fills) fill.run(value, args.outputs[0], pool);
+    copy.run(args.inputs[0], args.outputs[0], pool);
+    return Status();
+  });
+}
+
+// Which element of a dimension of `size` stands at position `at`, which may be outside.
+std::int64_t mirrored(std::int64_t at, std::int64_t size, const std::string& mode) {
+  if (mode == "edge") return std::min(std::max<std::int64_t>(at, 0), size - 1);
+  if (mode == "wrap") return ((at % size) + size) % size;
+  if (size == 1) return 0;
+  const std::int64_t period = 2 * (size - 1);
+  const std::int64_t phase = ((at % period) + period) % period;
+  return phase < size ? phase : period - phase;
+}
+
+KernelResult make_mirrored_pad(const KernelSpec& spec, const Borders& borders,
+                               const std::string& mode, ThreadPool* pool) {
+  const Dims& source = spec.inputs[0].dims;
+  Dims target = spec.outputs[0].dims;
+  const Dims strides = contiguous_strides(source);
+  const auto size = static_cast<std::int64_t>(dtype_size(spec.inputs[0].dtype));
+  // Byte offsets in the source, by dimension and position in the target.
+  std::vector<Dims> offsets(target.size());
+  for (std::size_t d = 0; d < target.size(); ++d) {
+    if (source[d] == 0 && target[d] > 0) {
+      return invalid_argument("mode ", mode, " pads axis ", d, " of size 0");
+    }
+    for (std::int64_t i = 0; i < target[d]; ++i) {
+      offsets[d].push_back(mirrored(i - borders.before[d], source[d], mode) * strides[d] * size);
+    }
+  }
+  if (target.empty()) {
+    target.push_back(1);
+    offsets.push_back({0});
+  }
+  const std::int64_t row = target.back();
+  const std::int64_t rows = row == 0 ? 0 : tutti::element_count(target) / row;
+  return make_lambda_kernel([target = std::move(target), offsets = std::move(offsets), row, rows,
+                             size, pool](const KernelArgs& args) {
+    const auto copy_rows = [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const auto* from = static_cast<const std::byte*>(args.inputs[0]);
+        std::int64_t rest = r;
+        for (std::size_t d = target.size() - 1; d-- > 0;) {
+          from += offsets[d][static_cast<std::size_t>(rest % target[d])];
+          rest /= target[d];
+        }
+        auto* to = static_cast<std::byte*>(args.outputs[0]) + r * row * size;
+        for (const std::int64_t offset : offsets.back()) {
+          std::memcpy(to, from + offset, static_cast<std::size_t>(size));
+          to += size;
+        }
+      }
+    };
+    pool->parallel_for(rows, grain_for(row * size), std::cref(copy_rows));
+    return Status();
+  });
+}
+
+}  // namespace
+
+KernelResult make_pad(const KernelSpec& spec, CpuContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const Borders borders, bind_borders(spec));
+  const std::string mode = spec.node.attr_string("mode", "constant");
+  if (mode == "constant") return make_constant_pad(spec, borders, context.pool);
+  return make_mirrored_pad(spec, borders, mode, context.pool);
+}
+
+}  // namespace tutti::cpu

@@ -1,0 +1,175 @@
+// The loops of reductions over dense stretches, and how their results combine.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "backends/cpu/convert.h"
+#include "backends/cpu/vector_math.h"
+
+namespace tutti::cpu {
+
+enum class ReduceKind { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kLogSum, kLogSumExp, kSumSquare };
+
+// Elements are computed in C: float, double, i64 or u64. Sums of floats run in float over short
+// stretches and in double (A) across them.
+template <class C, ReduceKind kind>
+using ReduceAccumulator = std::conditional_t<
+    std::is_same_v<C, float> && kind != ReduceKind::kMax && kind != ReduceKind::kMin, double, C>;
+
+// Only float loops are worth a copy for each instruction set.
+template <class C, class F>
+inline void run_reduction(const F& body) {
+  if constexpr (std::is_same_v<C, float>) {
+    with_simd(body);
+  } else {
+    body();
+  }
+}
+
+// What an element adds; `shift` is the largest element for kLogSumExp.
+template <ReduceKind kind, class C>
+TUTTI_INLINE inline C reduce_map(C x, [[maybe_unused]] C shift) {
+  if constexpr (kind == ReduceKind::kL1) {
+    return x < C(0) ? C(0) - x : x;
+  } else if constexpr (kind == ReduceKind::kL2 || kind == ReduceKind::kSumSquare) {
+    return x * x;
+  } else if constexpr (kind == ReduceKind::kLogSumExp) {
+    if constexpr (std::is_same_v<C, float>) {
+      return exp_approx(x - shift);
+    } else {
+      return std::exp(x - shift);
+    }
+  } else {
+    return x;
+  }
+}
+
+template <ReduceKind kind, class A>
+A reduce_identity() {
+  using Limits = std::numeric_limits<A>;
+  if constexpr (kind == ReduceKind::kMax) {
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  } else if constexpr (kind == ReduceKind::kMin) {
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  } else {
+    return kind == ReduceKind::kProd ? A(1) : A(0);
+  }
+}
+
+template <ReduceKind kind, class A>
+TUTTI_INLINE inline A reduce_combine(A a, A b) {
+  if constexpr (kind == ReduceKind::kMax) {
+    return a > b || a != a ? a : b;
+  } else if constexpr (kind == ReduceKind::kMin) {
+    return a < b || a != a ? a : b;
+  } else if constexpr (kind == ReduceKind::kProd) {
+    return a * b;
+  } else {
+    return a + b;
+  }
+}
+
+// The result over `count` elements from what was accumulated.
+template <ReduceKind kind, class A>
+auto reduce_finish(A total, std::int64_t count, double shift) {
+  if constexpr (kind == ReduceKind::kMean) {
+    if constexpr (std::is_integral_v<A>) {
+      return count == 0 ? A(0) : static_cast<A>(total / static_cast<A>(count));
+    } else {
+      return static_cast<A>(total / static_cast<A>(count));
+    }
+  } else if constexpr (kind == ReduceKind::kL2) {
+    return std::sqrt(static_cast<double>(total));
+  } else if constexpr (kind == ReduceKind::kLogSum) {
+    return std::log(static_cast<double>(total));
+  } else if constexpr (kind == ReduceKind::kLogSumExp) {
+    // An infinite or absent maximum is the result itself.
+    return std::isfinite(shift) ? std::log(static_cast<double>(total)) + shift : shift;
+  } else {
+    return total;
+  }
+}
+
+// Reduces a dense stretch of at most kRun floats.
+inline constexpr std::int64_t kRun = 1024;
+
+template <ReduceKind kind, class C>
+C reduce_run(const C* x, std::int64_t count, C shift) {
+  C result = reduce_identity<kind, C>();
+  run_reduction<C>([&result, x, count, shift]() TUTTI_INLINE {
+    if constexpr (kind == ReduceKind::kMax || kind == ReduceKind::kMin) {
+      C best = reduce_identity<kind, C>();
+      int nan = 0;
+      if constexpr (kind == ReduceKind::kMax) {
+#pragma omp simd reduction(max : best) reduction(| : nan)
+        for (std::int64_t i = 0; i < count; ++i) {
+          best = x[i] > best ? x[i] : best;
+          nan |= x[i] != x[i] ? 1 : 0;
+        }
+      } else {
+#pragma omp simd reduction(min : best) reduction(| : nan)
+        for (std::int64_t i = 0; i < count; ++i) {
+          best = x[i] < best ? x[i] : best;
+          nan |= x[i] != x[i] ? 1 : 0;
+        }
+      }
+      result = nan != 0 ? std::numeric_limits<C>::quiet_NaN() : best;
+    } else if constexpr (kind == ReduceKind::kProd) {
+      C product = C(1);
+#pragma omp simd reduction(* : product)
+      for (std::int64_t i = 0; i < count; ++i) product *= x[i];
+      result = product;
+    } else {
+      // Four sums hide the latency of additions.
+      C rest = C(0);
+      const std::int64_t quarter = count / 4;
+      C s0 = C(0);
+      C s1 = C(0);
+      C s2 = C(0);
+      C s3 = C(0);
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+      for (std::int64_t i = 0; i < quarter; ++i) {
+        s0 += reduce_map<kind>(x[i], shift);
+        s1 += reduce_map<kind>(x[i + quarter], shift);
+        s2 += reduce_map<kind>(x[i + 2 * quarter], shift);
+        s3 += reduce_map<kind>(x[i + 3 * quarter], shift);
+      }
+      for (std::int64_t i = 4 * quarter; i < count; ++i) rest += reduce_map<kind>(x[i], shift);
+      result = ((s0 + s1) + (s2 + s3)) + rest;
+    }
+  });
+  return result;
+}
+
+// totals[i] = totals[i] combined with x[i].
+template <ReduceKind kind, class C, class A>
+void reduce_lanes(const C* x, A* totals, std::int64_t count, const C* shifts) {
+  run_reduction<C>([=]() TUTTI_INLINE {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) {
+      const C shift = kind == ReduceKind::kLogSumExp ? shifts[i] : C(0);
+      totals[i] = reduce_combine<kind, A>(totals[i], static_cast<A>(reduce_map<kind>(x[i], shift)));
+    }
+  });
+}
+
+// Stored elements T as C, and one result back.
+template <class T, class C>
+void load_run(const void* source, C* target, std::int64_t count) {
+  const T* x = static_cast<const T*>(source);
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+    convert_to_float(x, target, count);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) target[i] = static_cast<C>(x[i]);
+  }
+}
+
+template <class T, class C>
+void store_result(C value, void* target, std::int64_t i) {
+  static_cast<T*>(target)[i] = static_cast<T>(value);
+}
+
+}  // namespace tutti::cpu
