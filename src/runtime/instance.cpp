@@ -37,6 +37,7 @@ Result<std::unique_ptr<Instance>> Instance::load(const std::string& path,
 Result<std::unique_ptr<Instance>> Instance::load(Plan plan, Backend& backend,
                                                  std::vector<int> devices,
                                                  InstanceOptions options) {
+  TUTTI_RETURN_IF_ERROR(check_plan(plan));
   auto shared = std::make_shared<const Plan>(std::move(plan));
   options.group.devices = std::move(devices);
   TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> group,

@@ -1,0 +1,21 @@
+#include "count_allocations.h"
+
+#include <cstdlib>
+#include <new>
+
+namespace {
+thread_local std::int64_t allocations = 0;
+}  // namespace
+
+namespace tutti::toy {
+std::int64_t allocations_of_this_thread() { return allocations; }
+}  // namespace tutti::toy
+
+// For the whole program.
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
