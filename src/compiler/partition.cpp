@@ -117,7 +117,7 @@ class Partitioner {
   }
 
   std::string version_name(const Value& whole, const Layout& layout) const {
-    std::string name = whole.name() + "@";
+    std::string name = whole.name() + "/";
     for (const Split& split : layout.splits) {
       name += str_cat(mesh_.axes()[static_cast<std::size_t>(split.axis)].name, split.dim);
     }
