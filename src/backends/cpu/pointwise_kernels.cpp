@@ -202,7 +202,7 @@ void PointwiseKernel::fill_scalars(const Walk& walk) const {
 // Elements [start, start + count) of the output's order, from a broadcast operand.
 void PointwiseKernel::gather(const Operand& operand, const std::byte* source, std::int64_t start,
                              std::int64_t count, std::byte* target) const {
-  std::int64_t at[kMaxRank];
+  std::int64_t at[kMaxRank] = {};
   unravel(start, dims_, at);
   const std::size_t last = dims_.size() - 1;
   std::int64_t offset = 0;
@@ -234,7 +234,7 @@ const void* PointwiseKernel::stage(const Walk& walk, std::size_t i, std::int64_t
   if (input.access == Access::kStrided) {
     if (by_rows_ && input.strides.back() == 1) {
       // A stretch of one row lies dense in the operand.
-      std::int64_t at[kMaxRank];
+      std::int64_t at[kMaxRank] = {};
       unravel(start, dims_, at);
       std::int64_t offset = 0;
       for (std::size_t d = 0; d < dims_.size(); ++d) offset += at[d] * input.strides[d];

@@ -93,55 +93,43 @@ auto reduce_finish(A total, std::int64_t count, double shift) {
   }
 }
 
-// Reduces a dense stretch of at most kRun floats.
+// Reduces a dense stretch of at most kRun elements, in kSideBySide interleaved results that combine
+// at the end: short sums that add up exactly enough, and independent work for the vector units.
 inline constexpr std::int64_t kRun = 1024;
+inline constexpr std::int64_t kSideBySide = 64;
 
 template <ReduceKind kind, class C>
 C reduce_run(const C* x, std::int64_t count, C shift) {
-  C result = reduce_identity<kind, C>();
-  run_reduction<C>([&result, x, count, shift]() TUTTI_INLINE {
-    if constexpr (kind == ReduceKind::kMax || kind == ReduceKind::kMin) {
-      C best = reduce_identity<kind, C>();
-      int nan = 0;
-      if constexpr (kind == ReduceKind::kMax) {
-#pragma omp simd reduction(max : best) reduction(| : nan)
-        for (std::int64_t i = 0; i < count; ++i) {
-          best = x[i] > best ? x[i] : best;
-          nan |= x[i] != x[i] ? 1 : 0;
-        }
-      } else {
-#pragma omp simd reduction(min : best) reduction(| : nan)
-        for (std::int64_t i = 0; i < count; ++i) {
-          best = x[i] < best ? x[i] : best;
-          nan |= x[i] != x[i] ? 1 : 0;
-        }
+  C lanes[kSideBySide];
+  C* result = lanes;
+  run_reduction<C>([result, x, count, shift]() TUTTI_INLINE {
+    const std::int64_t width = count < 16 ? 1 : kSideBySide;
+    for (std::int64_t l = 0; l < width; ++l) result[l] = reduce_identity<kind, C>();
+    if (width == 1) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        result[0] = reduce_combine<kind, C>(result[0], reduce_map<kind>(x[i], shift));
       }
-      result = nan != 0 ? std::numeric_limits<C>::quiet_NaN() : best;
-    } else if constexpr (kind == ReduceKind::kProd) {
-      C product = C(1);
-#pragma omp simd reduction(* : product)
-      for (std::int64_t i = 0; i < count; ++i) product *= x[i];
-      result = product;
-    } else {
-      // Four sums hide the latency of additions.
-      C rest = C(0);
-      const std::int64_t quarter = count / 4;
-      C s0 = C(0);
-      C s1 = C(0);
-      C s2 = C(0);
-      C s3 = C(0);
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-      for (std::int64_t i = 0; i < quarter; ++i) {
-        s0 += reduce_map<kind>(x[i], shift);
-        s1 += reduce_map<kind>(x[i + quarter], shift);
-        s2 += reduce_map<kind>(x[i + 2 * quarter], shift);
-        s3 += reduce_map<kind>(x[i + 3 * quarter], shift);
+      return;
+    }
+    std::int64_t i = 0;
+    for (; i + kSideBySide <= count; i += kSideBySide) {
+#pragma GCC ivdep
+      for (std::int64_t l = 0; l < kSideBySide; ++l) {
+        result[l] = reduce_combine<kind, C>(result[l], reduce_map<kind>(x[i + l], shift));
       }
-      for (std::int64_t i = 4 * quarter; i < count; ++i) rest += reduce_map<kind>(x[i], shift);
-      result = ((s0 + s1) + (s2 + s3)) + rest;
+    }
+#pragma GCC ivdep
+    for (std::int64_t l = 0; l < count - i; ++l) {
+      result[l] = reduce_combine<kind, C>(result[l], reduce_map<kind>(x[i + l], shift));
+    }
+    for (std::int64_t half = kSideBySide / 2; half > 0; half /= 2) {
+#pragma GCC ivdep
+      for (std::int64_t l = 0; l < half; ++l) {
+        result[l] = reduce_combine<kind, C>(result[l], result[l + half]);
+      }
     }
   });
-  return result;
+  return lanes[0];
 }
 
 // totals[i] = totals[i] combined with x[i].
