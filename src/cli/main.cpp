@@ -1,10 +1,15 @@
-#include <CLI/CLI.hpp>
 #include <array>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
+#include "cli/bench.h"
+#include "cli/compile.h"
+#include "cli/inspect.h"
+#include "cli/run.h"
 #include "cli/serve.h"
 #include "cli/subcommand.h"
 #include "tutti/version.h"
@@ -13,7 +18,14 @@ namespace {
 
 // One line a sub-command; the order is that of the help text.
 constexpr std::array kSubcommands = {
+    tutti::cli::Subcommand{"compile", "Compile an ONNX model into a plan over a mesh of ranks",
+                           tutti::cli::add_compile},
     tutti::cli::Subcommand{"serve", "Serve model repositories over gRPC", tutti::cli::add_serve},
+    tutti::cli::Subcommand{"inspect", "Show what a plan or this build holds",
+                           tutti::cli::add_inspect},
+    tutti::cli::Subcommand{"run", "Run an ONNX model or a plan once on CPU ranks",
+                           tutti::cli::add_run},
+    tutti::cli::Subcommand{"bench", "Time a plan's forward", tutti::cli::add_bench},
 };
 
 }  // namespace

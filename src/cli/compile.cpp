@@ -1,0 +1,104 @@
+#include "cli/compile.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/model_config.h"
+#include "cli/model_options.h"
+
+namespace tutti::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CompileCommand {
+  ModelOptions model;
+  std::string output;
+  int version = 1;
+  bool explain = false;
+  bool quiet = false;
+};
+
+// Version folders are digits without a leading zero; anything else would not be served.
+Status check_output(const CompileCommand& command) {
+  if (command.version < 1) {
+    return invalid_argument("--version ", command.version, ": expected a number of at least 1");
+  }
+  const std::string name = fs::path(command.output).lexically_normal().filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    return invalid_argument("--output '", command.output,
+                            "': expected REPOSITORY/NAME, the folder of one model");
+  }
+  return {};
+}
+
+// On a terminal, each pass overwrites the line of the one before; in a log, each has its own.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool quiet) : quiet_(quiet), terminal_(::isatty(STDERR_FILENO) != 0) {}
+
+  void step(std::string_view name, double seconds) {
+    total_ += seconds;
+    if (quiet_) return;
+    std::fprintf(stderr, terminal_ ? "\r\033[K%-24.*s %7.3f s" : "%-24.*s %7.3f s\n",
+                 static_cast<int>(name.size()), name.data(), seconds);
+  }
+
+  void finish(const std::string& what) {
+    if (quiet_) return;
+    std::fprintf(stderr, "%s%s (%.2f s)\n", terminal_ ? "\r\033[K" : "", what.c_str(), total_);
+  }
+
+ private:
+  bool quiet_;
+  bool terminal_;
+  double total_ = 0;
+};
+
+Status run_compile(const CompileCommand& command) {
+  TUTTI_RETURN_IF_ERROR(check_output(command));
+  ProgressLine progress(command.quiet);
+  const Operators operators;
+  TUTTI_ASSIGN_OR_RETURN(
+      const PlannedModel planned,
+      plan_model(command.model, operators,
+                 [&](std::string_view step, double seconds) { progress.step(step, seconds); }));
+  const fs::path folder = fs::path(command.output).lexically_normal();
+  const fs::path version = folder / std::to_string(command.version);
+  std::error_code error;
+  fs::create_directories(version, error);
+  if (error) {
+    return invalid_argument("--output '", version.string(), "': ", error.message());
+  }
+  TUTTI_RETURN_IF_ERROR(write_plan(planned.plan, (version / "model.plan").string()));
+  TUTTI_RETURN_IF_ERROR(write_model_config(planned.plan, folder.string()));
+  if (command.explain) std::fputs(planned.explain.c_str(), stdout);
+  progress.finish(str_cat("wrote ", (version / "model.plan").string(), ": ",
+                          planned.plan.mesh.num_ranks(), " ranks, ", planned.plan.exchanges.size(),
+                          " exchanges"));
+  return {};
+}
+
+}  // namespace
+
+std::function<int()> add_compile(CLI::App& command) {
+  auto options = std::make_shared<CompileCommand>();
+  add_model_options(command, &options->model);
+  command.add_option("-o,--output", options->output, "REPOSITORY/NAME: the model's folder")
+      ->required();
+  command.add_option("--version", options->version, "Version folder to write")
+      ->capture_default_str();
+  command.add_flag("--explain", options->explain,
+                   "Print the layout of every value and the bytes of every exchange");
+  command.add_flag("--quiet", options->quiet, "No progress on stderr");
+  return [options] {
+    const Status status = run_compile(*options);
+    return status.ok() ? 0 : report_error("compile", status);
+  };
+}
+
+}  // namespace tutti::cli

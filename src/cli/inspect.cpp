@@ -1,0 +1,31 @@
+#include "cli/inspect.h"
+
+#include <CLI/CLI.hpp>
+
+#include "cli/inspect_operators.h"
+#include "cli/inspect_plan.h"
+#include "cli/model_options.h"
+
+namespace tutti::cli {
+
+std::function<int()> add_inspect(CLI::App& command) {
+  command.require_subcommand(1);
+  auto options = std::make_shared<InspectPlanOptions>();
+  auto operators_json = std::make_shared<bool>(false);
+  CLI::App* plan = command.add_subcommand("plan", "Mesh, tensors, memory, FLOPs and exchanges");
+  plan->add_option("file", options->path, "A model.plan")->required();
+  plan->add_option("--size", options->sizes, "NAME=SIZE: evaluate at this size");
+  plan->add_flag("--json", options->as_json, "As JSON");
+  plan->add_flag("--dot", options->as_dot, "The main graph for Graphviz");
+  plan->add_flag("--text", options->as_text, "Both graphs in the text form");
+  CLI::App* operators =
+      command.add_subcommand("operators", "The ONNX and core operators of this build");
+  operators->add_flag("--json", *operators_json, "As JSON");
+  return [options, operators_json, plan] {
+    if (!plan->parsed()) return inspect_operators(*operators_json);
+    const Status status = inspect_plan(*options);
+    return status.ok() ? 0 : report_error("inspect plan", status);
+  };
+}
+
+}  // namespace tutti::cli

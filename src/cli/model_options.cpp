@@ -1,0 +1,151 @@
+#include "cli/model_options.h"
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+
+#include "backends/cpu/evaluator.h"
+#include "cli/make_plan.h"
+#include "onnx/numpy_io.h"
+#include "onnx/reader.h"
+
+namespace tutti::cli {
+namespace {
+
+// "ulysses" or "cp=ulysses,cfg=cfg" -> mesh axis -> strategy.
+Result<std::map<std::string, std::string>> parse_strategies(const std::string& text,
+                                                            const Mesh& mesh) {
+  std::map<std::string, std::string> strategies;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string piece = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (piece.find('=') != std::string::npos) {
+      TUTTI_ASSIGN_OR_RETURN(auto pair, split_assignment("--strategy", piece));
+      strategies.insert(std::move(pair));
+      continue;
+    }
+    // A bare name serves the only axis, or the axis that bears its usual name.
+    const std::string usual = piece == "ulysses" ? "cp" : piece;
+    if (mesh.axes().size() == 1) {
+      strategies[mesh.axes()[0].name] = piece;
+    } else if (mesh.find(usual) >= 0) {
+      strategies[usual] = piece;
+    } else if (!mesh.axes().empty()) {
+      return invalid_argument("--strategy '", piece, "': the mesh ", mesh, " has no axis '", usual,
+                              "'; write AXIS=", piece);
+    }
+  }
+  return strategies;
+}
+
+Result<ReadOptions> read_options(const ModelOptions& options) {
+  ReadOptions read;
+  TUTTI_ASSIGN_OR_RETURN(read.bound_dims, parse_sizes("--bind-dim", options.bind_dims));
+  for (const std::string& text : options.bind) {
+    TUTTI_ASSIGN_OR_RETURN(const auto pair, split_assignment("--bind", text));
+    auto tensor = read_npy(pair.second);
+    if (!tensor.ok()) return tensor.status().with_context(str_cat("--bind ", pair.first));
+    read.bound_inputs.emplace(pair.first, *std::move(tensor));
+  }
+  for (const std::string& text : options.shapes) {
+    TUTTI_ASSIGN_OR_RETURN(auto pair, split_assignment("--shape", text));
+    read.input_shapes.insert(std::move(pair));
+  }
+  if (options.min_opset > 0) read.limits.min_opset = options.min_opset;
+  return read;
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelOptions* options) {
+  command.add_option("model", options->model, "ONNX model")->required();
+  command.add_option("--mesh", options->mesh, "Ranks by axis, such as cp=4 or cfg=2,cp=2");
+  command.add_option("--strategy", options->strategy,
+                     "ulysses or cfg, or one for each axis: cp=ulysses,cfg=cfg");
+  command.add_option("--bind", options->bind, "NAME=FILE.npy: fix the content of an input");
+  command.add_option("--bind-dim", options->bind_dims, "NAME=SIZE: fix a symbolic dimension");
+  command.add_option("--shape", options->shapes, "NAME=1,16,h,w: declare another input shape");
+  command.add_option("--shard", options->shards,
+                     "NAME:DIM=AXIS: split a dimension of a value over a mesh axis");
+  command.add_option("--invariant", options->invariant,
+                     "Input that stays the same over many calls; detected when not given");
+  command.add_option("--typical", options->typical, "NAME=SIZE: price layouts at this size");
+  command.add_option("--min-opset", options->min_opset,
+                     "Accept older opsets than 17 (their meaning is not checked)");
+  command.add_flag("--no-hoist{false}", options->hoist, "Keep invariant work in every call");
+  command.add_flag("--no-fuse{false}", options->fuse, "Keep pointwise operators apart");
+}
+
+Operators::Operators() { register_all_ops(&ops, &lowerings); }
+
+Result<std::pair<std::string, std::string>> split_assignment(std::string_view option,
+                                                             const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+    return invalid_argument(option, " '", text, "': expected NAME=VALUE");
+  }
+  return std::pair(text.substr(0, equals), text.substr(equals + 1));
+}
+
+Result<SymbolMap> parse_sizes(std::string_view option, const std::vector<std::string>& texts) {
+  SymbolMap sizes;
+  for (const std::string& text : texts) {
+    TUTTI_ASSIGN_OR_RETURN(const auto pair, split_assignment(option, text));
+    std::int64_t size = 0;
+    const char* end = pair.second.data() + pair.second.size();
+    const auto parsed = std::from_chars(pair.second.data(), end, size);
+    if (parsed.ec != std::errc() || parsed.ptr != end || size < 0) {
+      return invalid_argument(option, " '", text, "': expected NAME=SIZE with a size >= 0");
+    }
+    sizes[pair.first] = size;
+  }
+  return sizes;
+}
+
+Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& operators,
+                                const Progress& progress) {
+  cpu::CpuEvaluator evaluator;
+  CompileOptions compile_options;
+  compile_options.registry = &operators.ops;
+  compile_options.evaluator = &evaluator;
+  TUTTI_ASSIGN_OR_RETURN(compile_options.mesh, Mesh::parse(options.mesh));
+  TUTTI_ASSIGN_OR_RETURN(compile_options.strategies,
+                         parse_strategies(options.strategy, compile_options.mesh));
+  for (const std::string& text : options.shards) {
+    TUTTI_ASSIGN_OR_RETURN(LayoutSeed seed, parse_seed(text));
+    compile_options.seeds.push_back(std::move(seed));
+  }
+  compile_options.invariant_inputs = options.invariant;
+  compile_options.hoist = options.hoist;
+  compile_options.fuse = options.fuse;
+  TUTTI_ASSIGN_OR_RETURN(compile_options.typical_sizes, parse_sizes("--typical", options.typical));
+  compile_options.progress = progress;
+
+  TUTTI_ASSIGN_OR_RETURN(ReadOptions read, read_options(options));
+  read.evaluator = &evaluator;
+  const auto start = std::chrono::steady_clock::now();
+  TUTTI_ASSIGN_OR_RETURN(auto graph,
+                         read_onnx(options.model, operators.ops, operators.lowerings, read));
+  if (progress) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    progress("read", took.count());
+  }
+  TUTTI_ASSIGN_OR_RETURN(CompiledModel compiled, compile(std::move(graph), compile_options));
+  PlannedModel planned;
+  planned.explain = std::move(compiled.explain);
+  TUTTI_ASSIGN_OR_RETURN(planned.plan, make_plan(std::move(compiled), options));
+  return planned;
+}
+
+int report_error(std::string_view command, const Status& status) {
+  std::fprintf(stderr, "tutti %.*s: %s\n", static_cast<int>(command.size()), command.data(),
+               status.message().c_str());
+  return 1;
+}
+
+}  // namespace tutti::cli
