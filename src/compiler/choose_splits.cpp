@@ -26,7 +26,7 @@ class SplitChooser {
         labels_(labels),
         prefer_heads_(prefer_heads),
         sharding_(sharding),
-        size_(options.typical_sizes) {}
+        size_(typical_sizes(graph, options)) {}
 
   void run() {
     for (const auto& node : graph_.nodes()) {

@@ -45,8 +45,7 @@ struct CompileOptions {
   bool detect_invariant_inputs = true;
   bool hoist = true;
   bool fuse = true;  // pointwise regions and Linear
-  // Sizes to price and report with; a symbol that is missing counts as 32 (a batch as 1 or more
-  // than that makes no difference to any choice).
+  // Sizes to price and report with. A symbol that is missing counts as 32, the batch size as 1.
   SymbolMap typical_sizes;
   CostRates rates;
   // After each pass: its name and how long it took.
@@ -89,6 +88,7 @@ struct CompiledModel {
   std::vector<std::string> invariant_inputs;  // named or detected
   LayoutTable layouts;                // of every value of both graphs
   std::vector<ExchangeInfo> exchanges;  // in execution order, the prologue's first
+  SymbolMap typical_sizes;            // what the numbers in `explain` are for
   std::string explain;                // what --explain prints
 };
 

@@ -102,7 +102,7 @@ Status report(Compilation& c) {
   std::vector<ExchangeInfo> rest = list_exchanges(*model.main, false);
   model.exchanges.insert(model.exchanges.end(), std::make_move_iterator(rest.begin()),
                          std::make_move_iterator(rest.end()));
-  model.explain = explain_text(model, c.options.typical_sizes);
+  model.explain = explain_text(model, model.typical_sizes);
   return {};
 }
 
@@ -138,6 +138,7 @@ constexpr Pass kPasses[] = {
 Result<CompiledModel> compile(std::unique_ptr<Graph> graph, const CompileOptions& options) {
   Compilation c{options, std::move(graph), {}, {}, {}};
   c.model.mesh = options.mesh;
+  c.model.typical_sizes = typical_sizes(*c.whole, options);
   for (const Value* input : c.whole->inputs()) {
     c.model.inputs.push_back({input->name(), input->type()});
   }

@@ -77,6 +77,14 @@ std::size_t data_operands(const Node& node) {
   return all ? node.inputs().size() : 1;
 }
 
+// `transposed` takes the place of `old`; `result`, which outlives it, takes the name.
+void replace_transposed(Graph& graph, Value* old, Value* result, Value* transposed) {
+  graph.replace_uses(old, transposed);
+  const std::string name = old->name();
+  graph.rename(old, "replaced");
+  graph.rename(result, name);
+}
+
 Status sink_past(Graph& graph, GraphBuilder& b, Node& node, bool* changed) {
   const Node* transpose = nullptr;
   const std::size_t count = data_operands(node);
@@ -111,7 +119,7 @@ Status sink_past(Graph& graph, GraphBuilder& b, Node& node, bool* changed) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     Value* back = b.transpose(results[i], perm);
     TUTTI_RETURN_IF_ERROR(b.status());
-    replace_value(graph, node.output(i), back);
+    replace_transposed(graph, node.output(i), results[i], back);
   }
   *changed = true;
   return {};
@@ -157,9 +165,10 @@ Status set_attention_layouts(Graph& graph, const CompileOptions& options) {
     for (std::size_t i = 0; i < 3; ++i) inputs[i] = b.transpose(inputs[i], kHeadTranspose);
     AttributeMap attributes = node.attributes();
     attributes["layout"] = std::string("bshd");
-    Value* y = b.transpose(b.op("Attention", std::move(inputs), std::move(attributes)), kHeadTranspose);
+    Value* attended = b.op("Attention", std::move(inputs), std::move(attributes));
+    Value* y = b.transpose(attended, kHeadTranspose);
     TUTTI_RETURN_IF_ERROR(b.status());
-    graph.replace_uses(node.output(), y);
+    replace_transposed(graph, node.output(), attended, y);
   }
   return simplify(graph, options);
 }

@@ -92,6 +92,13 @@ std::optional<Dim> batch_size(const Graph& graph) {
   return best->first;
 }
 
+SymbolMap typical_sizes(const Graph& graph, const CompileOptions& options) {
+  SymbolMap sizes = options.typical_sizes;
+  const auto batch = batch_size(graph);
+  if (batch && batch->as_symbol()) sizes.emplace(*batch->as_symbol(), 1);
+  return sizes;
+}
+
 Result<std::string> strategy_of(const CompileOptions& options, int axis) {
   const std::string& name = options.mesh.axes()[static_cast<std::size_t>(axis)].name;
   const auto it = options.strategies.find(name);

@@ -28,6 +28,9 @@ Status check_options(const Graph& graph, const CompileOptions& options);
 // The batch size: dimension 0 that most model inputs share. Null: there is none.
 std::optional<Dim> batch_size(const Graph& graph);
 
+// The options' typical sizes; a symbolic batch size that is missing there is 1.
+SymbolMap typical_sizes(const Graph& graph, const CompileOptions& options);
+
 // Index of the token dimension of q in an Attention.
 int token_dimension(const Node& attention);
 

@@ -71,6 +71,21 @@ std::unique_ptr<Graph> CompilerTest::parse(std::string_view text) {
   return graph.ok() ? *std::move(graph) : std::make_unique<Graph>();
 }
 
+std::unique_ptr<Graph> CompilerTest::parse_model(std::string_view text) {
+  auto graph = parse(text);
+  std::uint32_t state = 1;
+  for (Value* constant : graph->constants()) {
+    Tensor tensor = constant->constant();  // shares storage
+    if (tensor.dtype() != DType::kFloat32 || tensor.element_count() < 2) continue;
+    float* data = tensor.mutable_data_as<float>();
+    for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+      state = state * 1664525 + 1013904223;
+      data[i] = static_cast<float>(state >> 8) / static_cast<float>(1 << 24) - 0.5F;
+    }
+  }
+  return graph;
+}
+
 CompileOptions CompilerTest::options(std::string_view mesh) {
   CompileOptions options;
   options.registry = &ops_;
@@ -105,7 +120,7 @@ Partitioned CompilerTest::to_spmd(const Graph& graph, const CompileOptions& opti
 }
 
 CompiledModel CompilerTest::compile_text(std::string_view text, const CompileOptions& options) {
-  auto model = compile(parse(text), options);
+  auto model = compile(parse_model(text), options);
   EXPECT_TRUE(model.ok()) << model.status().to_string();
   if (!model.ok()) {
     CompiledModel empty;

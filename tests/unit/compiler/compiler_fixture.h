@@ -25,6 +25,8 @@ class CompilerTest : public ::testing::Test {
   CompilerTest();
 
   std::unique_ptr<Graph> parse(std::string_view text);
+  // The same with numbers of their own in every `data` constant, so that none are equal.
+  std::unique_ptr<Graph> parse_model(std::string_view text);
   CompileOptions options(std::string_view mesh = "");
 
   // Runs a pass over `before` and expects `after`, both in text.
