@@ -1,0 +1,152 @@
+// The compiled model on N ranks against the uncompiled graph on one: same kernels, no pass.
+#include "compiler_fixture.h"
+#include "spmd_interpreter.h"
+#include "toy_transformer.h"
+
+namespace tutti {
+namespace {
+
+struct Sizes {
+  std::int64_t batch = 2;
+  std::int64_t frames = 3;
+  std::int64_t height = 5;
+  std::int64_t width = 2;
+  std::int64_t words = 4;
+};
+
+class EqualityTest : public CompilerTest {
+ protected:
+  NamedTensors inputs(const ToyTransformer& toy, const Sizes& sizes) {
+    NamedTensors tensors;
+    tensors["latents"] = random_f32({sizes.batch, 4, sizes.frames, sizes.height, sizes.width}, 1);
+    tensors["time"] = random_f32({sizes.batch}, 2);
+    if (toy.has_text) tensors["text"] = random_f32({sizes.batch, sizes.words, 8}, 3);
+    return tensors;
+  }
+
+  // Compares every rank's outputs; returns the compiled model.
+  CompiledModel expect_equal(const ToyTransformer& toy, const CompileOptions& options,
+                             const std::vector<Sizes>& shapes) {
+    CompiledModel model = compile_text(toy.text(), options);
+    const auto whole = parse_model(toy.text());
+    for (const Sizes& sizes : shapes) {
+      const NamedTensors tensors = inputs(toy, sizes);
+      SpmdInterpreter interpreter(&ops_);
+      const auto right = interpreter.run_whole(*whole, tensors, bind_sizes(model.inputs, tensors));
+      EXPECT_TRUE(right.ok()) << right.status().to_string();
+      const auto ranks = interpreter.run(model, tensors);
+      EXPECT_TRUE(ranks.ok()) << ranks.status().to_string();
+      if (!right.ok() || !ranks.ok()) return model;
+      for (std::size_t rank = 0; rank < ranks->size(); ++rank) {
+        EXPECT_LE(relative_error((*ranks)[rank][0], (*right)[0]), 1e-5)
+            << "rank " << rank << " of " << options.mesh.to_string();
+      }
+    }
+    return model;
+  }
+};
+
+TEST_F(EqualityTest, AnyNumberOfRanksGivesTheOneRankResult) {
+  for (const int ranks : {1, 2, 3, 4, 5, 8}) {
+    expect_equal(ToyTransformer(), options(str_cat("cp=", ranks)), {{}, {1, 1, 7, 3, 1}});
+  }
+}
+
+TEST_F(EqualityTest, FewerTokensThanRanksLeaveSomeRanksEmpty) {
+  expect_equal(ToyTransformer(), options("cp=8"), {{1, 1, 1, 3, 2}, {1, 1, 1, 1, 1}});
+}
+
+TEST_F(EqualityTest, HeadCountsThatDoNotDivide) {
+  for (const auto& [heads, kv_heads, ranks] :
+       {std::tuple{6, 6, 4}, {6, 2, 4}, {12, 4, 8}, {10, 5, 3}, {4, 1, 3}, {9, 3, 2}, {2, 2, 8}}) {
+    ToyTransformer toy;
+    toy.heads = heads;
+    toy.kv_heads = kv_heads;
+    expect_equal(toy, options(str_cat("cp=", ranks)), {{}});
+  }
+}
+
+TEST_F(EqualityTest, GuidanceAxisAloneAndWithTokens) {
+  for (const std::string_view mesh : {"cfg=2", "cfg=2,cp=2", "cp=3,cfg=2", "cfg=2,cp=4"}) {
+    expect_equal(ToyTransformer(), options(mesh), {{}, {1, 2, 3, 1, 3}, {3, 1, 3, 2, 3}});
+  }
+}
+
+TEST_F(EqualityTest, WithoutFusionOrHoisting) {
+  CompileOptions plain = options("cp=3");
+  plain.fuse = false;
+  plain.hoist = false;
+  expect_equal(ToyTransformer(), plain, {{}});
+}
+
+TEST_F(EqualityTest, ConstantsFoldedOnTheWay) {
+  cpu::CpuEvaluator evaluator;
+  CompileOptions folding = options("cp=3");
+  folding.evaluator = &evaluator;
+  expect_equal(ToyTransformer(), folding, {{}});
+}
+
+TEST_F(EqualityTest, ExchangesMoveAsManyBytesAsTheReportSays) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    const ToyTransformer toy;
+    const CompiledModel model = expect_equal(toy, options(str_cat("cp=", ranks)), {});
+    const NamedTensors tensors = inputs(toy, {});
+    SpmdInterpreter interpreter(&ops_);
+    ASSERT_TRUE(interpreter.run(model, tensors).ok());
+    std::int64_t reported = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      SymbolMap symbols = bind_sizes(model.inputs, tensors);
+      model.mesh.bind(rank, &symbols);
+      for (const ExchangeInfo& exchange : model.exchanges) {
+        const auto bytes = exchange.sent_bytes.evaluate(symbols);
+        ASSERT_TRUE(bytes.ok());
+        reported += *bytes;
+      }
+    }
+    EXPECT_EQ(reported, interpreter.moved_bytes()) << ranks << " ranks";
+  }
+}
+
+// For even pieces: q, k, v and the output each move (n - 1) / n of the elements that do not stay.
+TEST_F(EqualityTest, ALayerMovesTheArithmeticMinimum) {
+  ToyTransformer toy;
+  toy.layers = 1;
+  for (const std::int64_t ranks : {2, 4}) {
+    const Sizes sizes{2, 2, 4, 2, 3};
+    const CompiledModel model = compile_text(toy.text(), options(str_cat("cp=", ranks)));
+    SpmdInterpreter interpreter(&ops_);
+    ASSERT_TRUE(interpreter.run(model, inputs(toy, sizes)).ok());
+    const std::int64_t tokens = sizes.batch * sizes.frames * sizes.height * sizes.width;
+    const std::int64_t width = (8 + 4 + 4 + 8) * toy.head_dim;  // q, k, v, output
+    const std::int64_t layer = tokens * width * 4 * (ranks - 1) / ranks;
+    const std::int64_t output = tokens * 4 * 4 * (ranks - 1);  // all ranks get the whole sample
+    EXPECT_EQ(interpreter.moved_bytes(), layer + output);
+  }
+}
+
+TEST_F(EqualityTest, TensorParallelProductsSumToTheWhole) {
+  constexpr std::string_view kMlp = R"(graph @mlp (%x: f32[b, 16]) {
+    %w1 = constant f32[16, 21] data
+    %w2 = constant f32[21, 16] data
+    %h = MatMul(%x, %w1)
+    %a = Silu(%h)
+    %y = MatMul(%a, %w2)
+    %z = Add(%y, %x)
+    return %z
+  })";
+  for (const int ranks : {2, 3, 4}) {
+    CompileOptions tp = options(str_cat("tp=", ranks));
+    tp.seeds = {{"w1", 1, "tp"}};
+    const CompiledModel model = compile_text(kMlp, tp);
+    EXPECT_EQ(model.exchanges.size(), 1U);
+    const NamedTensors tensors = {{"x", random_f32({5, 16}, 1)}};
+    SpmdInterpreter interpreter(&ops_);
+    const auto right = interpreter.run_whole(*parse_model(kMlp), tensors, {{"b", 5}});
+    const auto found = interpreter.run(model, tensors);
+    ASSERT_TRUE(right.ok() && found.ok()) << found.status().to_string();
+    for (const auto& outputs : *found) EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
