@@ -1,11 +1,158 @@
 #include "cli/serve.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backends/cpu/backend.h"
+#include "cli/model_options.h"
+#include "server/plan_backend.h"
+#include "server/server.h"
+#include "tutti/version.h"
 
 namespace tutti::cli {
+namespace {
 
-std::function<int()> add_serve(CLI::App&) {
-  return [] { return 0; };
+using server::ControlMode;
+
+struct ServeCommand {
+  server::ServerOptions server;
+  server::GrpcOptions grpc;
+  bool allows_grpc = true;
+  int exit_timeout_secs = 30;
+  int log_verbose = 0;
+  std::string port_file;
+};
+
+Status check_options(const ServeCommand& command) {
+  const server::RepositoryOptions& repository = command.server.repository;
+  if (repository.control_mode != ControlMode::kExplicit && !repository.startup_models.empty()) {
+    return invalid_argument("--load-model '", repository.startup_models.front(),
+                            "' needs --model-control-mode=explicit");
+  }
+  if (!command.allows_grpc) {
+    return invalid_argument("--allow-grpc=false leaves no front end to serve on");
+  }
+  return {};
+}
+
+// Whoever waits for the file finds it whole.
+Status write_port_file(const std::string& path, int port) {
+  if (path.empty()) return {};
+  const std::string temporary = path + ".tmp";
+  std::ofstream(temporary) << port << '\n';
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return invalid_argument("--port-file '", path, "' cannot be written");
+  }
+  return {};
+}
+
+// Must be called before any thread starts, so that all inherit the mask.
+sigset_t block_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+// Drains on a thread of its own, so that a model that never comes back cannot keep the process.
+int stop(server::Server& running, int timeout_secs, const server::Log& log) {
+  const std::chrono::seconds time(timeout_secs);
+  std::packaged_task<void()> drain([&running, time] { running.stop(time); });
+  std::future<void> drained = drain.get_future();
+  std::thread thread(std::move(drain));
+  // Time to answer what the deadline has cancelled.
+  if (drained.wait_for(time + std::chrono::seconds(5)) != std::future_status::ready) {
+    log->critical("a request still runs after --exit-timeout-secs={}, leaving it", timeout_secs);
+    log->flush();
+    std::_Exit(1);
+  }
+  thread.join();
+  return 0;
+}
+
+int run_serve(const ServeCommand& command) {
+  if (const Status status = check_options(command); !status.ok()) {
+    report_error("serve", status);
+    return 2;
+  }
+  const sigset_t signals = block_stop_signals();
+  const server::Log log = server::make_log(command.log_verbose);
+  const Operators operators;
+  const std::unique_ptr<Backend> cpu = cpu::make_cpu_backend();
+  std::vector<std::unique_ptr<server::ModelBackend>> backends;
+  backends.push_back(std::make_unique<server::PlanBackend>(operators.ops, *cpu));
+
+  log->info("tutti {} with backend {}", TUTTI_VERSION, cpu->name());
+  server::ServerOptions options = command.server;
+  options.grpc = command.grpc;
+  auto running = server::Server::start(std::move(options), std::move(backends), log);
+  if (!running.ok()) return report_error("serve", running.status());
+  const Status written = write_port_file(command.port_file, (*running)->grpc()->port());
+  if (!written.ok()) return report_error("serve", written);
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  log->info("signal {}: stopping, in-flight requests have {} s", signal, command.exit_timeout_secs);
+  const int code = stop(**running, command.exit_timeout_secs, log);
+  log->info("stopped");
+  return code;
+}
+
+}  // namespace
+
+std::function<int()> add_serve(CLI::App& command) {
+  auto options = std::make_shared<ServeCommand>();
+  server::ServerOptions& server = options->server;
+  command.add_option("--model-repository,--model-store", server.repository.paths,
+                     "Folder of model folders; may be given several times")
+      ->required()
+      ->allow_extra_args(false);
+  const std::map<std::string, ControlMode> modes = {{"none", ControlMode::kNone},
+                                                    {"explicit", ControlMode::kExplicit}};
+  command.add_option("--model-control-mode", server.repository.control_mode,
+                     "none: load everything at the start; explicit: load and unload on request")
+      ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
+      ->default_str("none");
+  command.add_option("--load-model", server.repository.startup_models,
+                     "Model to load at the start in explicit mode, * for all; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--allow-grpc", options->allows_grpc, "Serve over gRPC")
+      ->capture_default_str();
+  command.add_option("--grpc-address", options->grpc.address, "Address to listen on")
+      ->capture_default_str();
+  command.add_option("--grpc-port", options->grpc.port, "Port to listen on, 0 for any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command.add_option("--port-file", options->port_file,
+                     "Write the gRPC port to this file when the server is up");
+  command.add_option("--strict-readiness", server.service.is_readiness_strict,
+                     "Ready only while every model that was asked for is")
+      ->capture_default_str();
+  command.add_option("--exit-on-error", server.exits_on_error,
+                     "Exit when a model fails to load at the start")
+      ->capture_default_str();
+  command.add_option("--exit-timeout-secs", options->exit_timeout_secs,
+                     "Time for in-flight requests after SIGTERM or SIGINT")
+      ->check(CLI::Range(0, 86400))
+      ->capture_default_str();
+  command.add_option("--log-verbose", options->log_verbose, "1: debug messages too")
+      ->capture_default_str();
+  return [options] { return run_serve(*options); };
 }
 
 }  // namespace tutti::cli

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
@@ -15,7 +16,6 @@
 #include "base/dims.h"
 #include "base/dtype.h"
 #include "base/status.h"
-#include "server/cancel.h"
 
 namespace tutti::server {
 
@@ -51,11 +51,11 @@ struct InferRequest {
   std::map<std::string, ParameterValue> parameters;
   std::vector<InferInput> inputs;
   std::vector<std::string> outputs;  // names; empty asks for all
-  // Keeps what the inputs' data points into alive.
+  // Keeps what the inputs' data points into alive. A model may hold on to it after the answer.
   std::shared_ptr<const void> owner;
-  // Past this time a request that still waits in the queue fails with DEADLINE_EXCEEDED.
+  // Past this time a request without an answer fails with DEADLINE_EXCEEDED.
   std::optional<TimePoint> deadline;
-  std::shared_ptr<CancelToken> cancel;  // may be null
+  std::stop_token cancel;  // requested when nobody waits for the answer any more
 };
 
 struct OutputDesc {
@@ -64,12 +64,13 @@ struct OutputDesc {
   Dims shape;
 };
 
-// Where outputs are written: the front end's response buffers, so that nothing is copied twice.
+// Where outputs are written: the front end's response buffers, so that nothing is copied twice. Held
+// by whoever may still write.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
-  // `bytes` bytes for the output at `position` in the request's list of outputs. They stay valid
-  // until the response has been sent. Called once for each output, by one thread.
+  // `bytes` bytes for the output at `position` in the request's list of outputs; valid as long as
+  // the sink. Called once for each output, by one thread.
   virtual Result<std::byte*> allocate(std::size_t position, const OutputDesc& output,
                                       std::size_t bytes) = 0;
 };

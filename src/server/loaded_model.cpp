@@ -40,7 +40,7 @@ LoadedModel::LoadedModel(std::string name, std::int64_t version, inference::Mode
       config_(std::move(config)),
       signature_{request_specs(config_.input(), config_.max_batch_size() > 0),
                  request_specs(config_.output(), config_.max_batch_size() > 0)},
-      scheduler_(Scheduler::create(std::move(instances), queue_capacity)) {}
+      scheduler_(std::move(instances), queue_capacity) {}
 
 LoadedModel::~LoadedModel() { retire(); }
 
@@ -70,7 +70,7 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
                        std::move(result->outputs)});
   };
   bool is_retired = false;
-  if (const Status status = scheduler_->enqueue(pending, &is_retired); !status.ok()) {
+  if (const Status status = scheduler_.enqueue(pending, &is_retired); !status.ok()) {
     if (!is_retired) return refuse(status);
     request = std::move(pending->request);
     if (wants_all_outputs) request.outputs.clear();  // the next version may have others
@@ -79,6 +79,6 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   return true;
 }
 
-void LoadedModel::retire(std::optional<TimePoint> deadline) { scheduler_->stop(deadline); }
+void LoadedModel::retire(std::optional<TimePoint> deadline) { scheduler_.stop(deadline); }
 
 }  // namespace tutti::server

@@ -32,6 +32,7 @@ class LoadedModel {
   const ModelSignature& signature() const { return signature_; }
   std::int64_t max_batch_size() const { return config_.max_batch_size(); }
   const ModelStatistics& statistics() const { return statistics_; }
+  bool is_ready() const { return scheduler_.is_ready(); }
 
   // Checks the request and queues it. False, with nothing changed and `done` not called, when the
   // model has been retired: the caller looks the model up again. Otherwise `done` is called once,
@@ -51,7 +52,7 @@ class LoadedModel {
   inference::ModelConfig config_;
   ModelSignature signature_;
   ModelStatistics statistics_;
-  std::shared_ptr<Scheduler> scheduler_;
+  Scheduler scheduler_;
 };
 
 }  // namespace tutti::server

@@ -24,7 +24,11 @@ class ServableModel {
   // Runs a request that passed the door: every input is there, with the declared dtype, a shape that
   // fits and as many bytes; `outputs` lists distinct known names and is not empty.
   // Sizes that only the model can check give INVALID_ARGUMENT.
-  virtual Result<InferResult> infer(const InferRequest& request, OutputSink& sink) = 0;
+  virtual Result<InferResult> infer(const InferRequest& request,
+                                    const std::shared_ptr<OutputSink>& sink) = 0;
+
+  // The next request has a chance. From any thread.
+  virtual bool is_ready() const { return true; }
 };
 
 }  // namespace tutti::server

@@ -21,7 +21,7 @@ Result<bool> InferenceService::is_model_ready(const std::string& name,
                                               std::string_view version) const {
   const auto model = repository_->find(name, version);
   if (!model.ok() && model.status().code() == StatusCode::kInvalidArgument) return model.status();
-  return model.ok() && !is_stopping_;
+  return model.ok() && (*model)->is_ready() && !is_stopping_;
 }
 
 ServerMetadata InferenceService::server_metadata() const {

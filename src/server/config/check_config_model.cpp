@@ -61,6 +61,10 @@ Status check_tensors(const ConfigFile& file, const Tensors& tensors, std::string
 Status check_config_model(const ConfigFile& file, const inference::ModelConfig& config,
                           const ModelFacts& model) {
   const std::int64_t batch = config.max_batch_size();
+  if (model.largest_batch > 0 && batch > model.largest_batch) {
+    return file.error("max_batch_size", batch, ", but the model takes batches of at most ",
+                      model.largest_batch);
+  }
   TUTTI_RETURN_IF_ERROR(
       check_tensors(file, config.input(), "input", model.signature.inputs, batch));
   return check_tensors(file, config.output(), "output", model.signature.outputs, batch);

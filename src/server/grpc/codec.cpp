@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <list>
-#include <memory>
 #include <utility>
 
 #include "server/datatype.h"
@@ -15,6 +14,12 @@ namespace {
 
 using inference::InferParameter;
 using Buffers = std::list<std::vector<std::byte>>;
+
+// What a request's tensors point into.
+struct TensorMemory {
+  std::shared_ptr<const void> message;
+  Buffers converted;
+};
 
 template <class Map>
 ParameterMap decode_parameters(const Map& parameters) {
@@ -70,7 +75,8 @@ void encode_phases(const PhaseStatistics& from, Message* to) {
 
 }  // namespace
 
-Result<InferRequest> decode_request(const inference::ModelInferRequest& message) {
+Result<InferRequest> decode_request(const inference::ModelInferRequest& message,
+                                    std::shared_ptr<const void> owner) {
   InferRequest request;
   request.model_name = message.model_name();
   request.model_version = message.model_version();
@@ -81,9 +87,10 @@ Result<InferRequest> decode_request(const inference::ModelInferRequest& message)
     return invalid_argument("raw_input_contents has ", raw, " buffers, expected ",
                             message.inputs_size(), ", one for each input");
   }
-  auto converted = std::make_shared<Buffers>();
+  auto memory = std::make_shared<TensorMemory>();
+  memory->message = std::move(owner);
   for (int i = 0; i < message.inputs_size(); ++i) {
-    TUTTI_ASSIGN_OR_RETURN(InferInput input, decode_input(message, i, converted.get()));
+    TUTTI_ASSIGN_OR_RETURN(InferInput input, decode_input(message, i, &memory->converted));
     request.inputs.push_back(std::move(input));
   }
   for (const auto& output : message.outputs()) {
@@ -92,7 +99,7 @@ Result<InferRequest> decode_request(const inference::ModelInferRequest& message)
                                 decode_parameters(output.parameters())));
     request.outputs.push_back(output.name());
   }
-  request.owner = std::move(converted);
+  request.owner = std::move(memory);
   return request;
 }
 

@@ -7,20 +7,22 @@
 
 namespace tutti::server {
 
-InferCall* InferCall::start(InferenceService& service, const inference::ModelInferRequest* request,
-                            inference::ModelInferResponse* response) {
+InferCall* InferCall::start(InferenceService& service, std::shared_ptr<InferMessages> messages) {
   auto* call = new InferCall();
   const TimePoint arrived = std::chrono::steady_clock::now();
-  Result<InferRequest> decoded = decode_request(*request);
+  const inference::ModelInferRequest& request = *messages->request();
+  Result<InferRequest> decoded = decode_request(request, messages);
   if (!decoded.ok()) {
-    service.note_refused(request->model_name(), request->model_version(), arrived);
+    service.note_refused(request.model_name(), request.model_version(), arrived);
     call->Finish(to_grpc(decoded.status()));
     return call;
   }
-  decoded->cancel = call->cancel_;
-  service.infer(*std::move(decoded), std::make_shared<ResponseSink>(response),
-                [call, response](Result<InferResponse> result) {
-                  if (result.ok()) encode_response(*result, response);
+  decoded->cancel = call->cancel_.get_token();
+  auto sink = std::make_shared<ResponseSink>(
+      std::shared_ptr<inference::ModelInferResponse>(messages, messages->response()));
+  service.infer(*std::move(decoded), std::move(sink),
+                [call, messages = std::move(messages)](Result<InferResponse> result) {
+                  if (result.ok()) encode_response(*result, messages->response());
                   call->Finish(to_grpc(result.status()));
                 });
   return call;

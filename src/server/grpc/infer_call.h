@@ -1,12 +1,12 @@
 // One ModelInfer call, from the request message to the response message.
 #pragma once
 
-#include <grpc_service.pb.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <stop_token>
 
-#include "server/cancel.h"
+#include "server/grpc/infer_messages.h"
 #include "server/service.h"
 
 namespace tutti::server {
@@ -14,18 +14,17 @@ namespace tutti::server {
 // Owns itself: gRPC ends it through OnDone.
 class InferCall final : public grpc::ServerUnaryReactor {
  public:
-  // `request` and `response` live until OnDone, so the tensors stay where they are.
-  static InferCall* start(InferenceService& service, const inference::ModelInferRequest* request,
-                          inference::ModelInferResponse* response);
+  // Tensors are read and written where they lie in the messages.
+  static InferCall* start(InferenceService& service, std::shared_ptr<InferMessages> messages);
 
-  void OnCancel() override { cancel_->cancel(); }
+  void OnCancel() override { cancel_.request_stop(); }
   void OnDone() override { delete this; }
 
  private:
   InferCall() = default;
   ~InferCall() override = default;
 
-  const std::shared_ptr<CancelToken> cancel_ = std::make_shared<CancelToken>();
+  std::stop_source cancel_;
 };
 
 }  // namespace tutti::server

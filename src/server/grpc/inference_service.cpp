@@ -75,9 +75,10 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelConfig(
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelInfer(
-    Context*, const inference::ModelInferRequest* request,
-    inference::ModelInferResponse* response) {
-  return InferCall::start(service_, request, response);
+    Context* context, const inference::ModelInferRequest*, inference::ModelInferResponse*) {
+  // The request and the response are those of our allocator.
+  auto* messages = static_cast<InferMessages*>(context->GetRpcAllocatorState());
+  return InferCall::start(service_, messages->shared_from_this());
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelStatistics(

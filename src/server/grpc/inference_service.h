@@ -3,6 +3,7 @@
 
 #include <grpc_service.grpc.pb.h>
 
+#include "server/grpc/infer_messages.h"
 #include "server/service.h"
 
 namespace tutti::server {
@@ -13,7 +14,9 @@ namespace tutti::server {
 class GrpcInferenceService final : public inference::GRPCInferenceService::CallbackService {
  public:
   // `service` outlives the gRPC server.
-  explicit GrpcInferenceService(InferenceService& service) : service_(service) {}
+  explicit GrpcInferenceService(InferenceService& service) : service_(service) {
+    SetMessageAllocatorFor_ModelInfer(&messages_);
+  }
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -63,6 +66,7 @@ class GrpcInferenceService final : public inference::GRPCInferenceService::Callb
 
  private:
   InferenceService& service_;
+  InferMessageAllocator messages_;
 };
 
 }  // namespace tutti::server

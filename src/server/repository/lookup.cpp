@@ -62,7 +62,7 @@ bool ModelRepository::is_all_ready() const {
   if (is_shut_down_ || !failed_.empty()) return false;
   for (const auto& [name, versions] : models_) {
     for (const auto& [version, entry] : versions) {
-      if (entry.state != ModelState::kReady && entry.reason != kUnloaded) return false;
+      if (entry.model ? !entry.model->is_ready() : entry.reason != kUnloaded) return false;
     }
   }
   return true;

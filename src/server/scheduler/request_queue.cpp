@@ -29,11 +29,9 @@ PendingPtr RequestQueue::pop() {
   return take(positions_.find(waiting_.front().get()));
 }
 
-bool RequestQueue::remove(const PendingRequest* request) {
+PendingPtr RequestQueue::remove(const PendingRequest* request) {
   const auto found = positions_.find(request);
-  if (found == positions_.end()) return false;
-  take(found);
-  return true;
+  return found == positions_.end() ? nullptr : take(found);
 }
 
 std::vector<PendingPtr> RequestQueue::take_expired(TimePoint now) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <unordered_map>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct PendingRequest {
   RequestTimes times;
   // Called exactly once: with what the model answered, or with why it was not asked.
   std::function<void(PendingRequest&, Result<InferResult>)> done;
+  std::optional<std::stop_callback<std::function<void()>>> on_cancel;  // set by the scheduler
 };
 using PendingPtr = std::shared_ptr<PendingRequest>;
 
@@ -43,8 +45,8 @@ class RequestQueue {
   // UNAVAILABLE when `capacity` requests wait already.
   Status push(PendingPtr request);
   PendingPtr pop();  // the oldest; null when empty
-  // Takes out one that waits; false when it is not here (any more).
-  bool remove(const PendingRequest* request);
+  // Takes out one that waits; null when it is not here (any more).
+  PendingPtr remove(const PendingRequest* request);
   // Takes out those whose deadline is at or before `now`, earliest first.
   std::vector<PendingPtr> take_expired(TimePoint now);
   std::vector<PendingPtr> take_all();

@@ -1,5 +1,6 @@
 #include "server/scheduler/scheduler.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -23,7 +24,7 @@ Status too_late() {
 // Nothing that a model does may end a worker: what it throws becomes the request's error.
 Result<InferResult> infer_guarded(ServableModel& model, PendingRequest& pending) {
   try {
-    return model.infer(pending.request, *pending.sink);
+    return model.infer(pending.request, pending.sink);
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "no memory left to run the request");
   } catch (const std::exception& error) {
@@ -33,26 +34,27 @@ Result<InferResult> infer_guarded(ServableModel& model, PendingRequest& pending)
 
 }  // namespace
 
-std::shared_ptr<Scheduler> Scheduler::create(std::vector<std::unique_ptr<ServableModel>> instances,
-                                             std::size_t queue_capacity) {
-  std::shared_ptr<Scheduler> scheduler(new Scheduler(std::move(instances), queue_capacity));
-  for (const auto& instance : scheduler->instances_) {
-    scheduler->threads_.emplace_back(
-        [self = scheduler.get(), model = instance.get()] { self->serve(*model); });
-  }
-  scheduler->threads_.emplace_back([self = scheduler.get()] { self->watch_deadlines(); });
-  return scheduler;
-}
-
 Scheduler::Scheduler(std::vector<std::unique_ptr<ServableModel>> instances,
                      std::size_t queue_capacity)
-    : instances_(std::move(instances)), queue_(queue_capacity) {}
+    : instances_(std::move(instances)), queue_(queue_capacity) {
+  for (const auto& instance : instances_) {
+    threads_.emplace_back([this, model = instance.get()] { serve(*model); });
+  }
+  threads_.emplace_back([this] { watch_deadlines(); });
+}
 
 Scheduler::~Scheduler() { stop(); }
 
 Status Scheduler::enqueue(const PendingPtr& request, bool* is_stopped) {
   if (is_stopped != nullptr) *is_stopped = false;
   request->times.queued = now();
+  // Before the request can be taken, since from then on it is another thread's. One that is
+  // cancelled already finds nothing to remove here and is refused when its turn comes.
+  if (request->request.cancel.stop_possible()) {
+    request->on_cancel.emplace(
+        request->request.cancel,
+        [this, raw = request.get()] { cancel(raw); });
+  }
   {
     const std::lock_guard lock(mutex_);
     if (is_draining_) {
@@ -64,28 +66,28 @@ Status Scheduler::enqueue(const PendingPtr& request, bool* is_stopped) {
     if (queue_.next_deadline() != earliest) deadlines_.notify_one();
   }
   work_.notify_one();
-  if (request->request.cancel) {
-    // Weak on both sides: the token may outlive the model, and the request's answer.
-    request->request.cancel->on_cancel(
-        [weak = weak_from_this(), pending = std::weak_ptr<PendingRequest>(request)] {
-          if (const auto self = weak.lock()) self->cancel(pending);
-        });
-  }
   return Status();
 }
 
-void Scheduler::cancel(const std::weak_ptr<PendingRequest>& request) {
-  const PendingPtr pending = request.lock();
-  if (!pending) return;
+// Runs inside the request's stop callback, which the request waits for before it goes; so the pointer
+// is good, and the scheduler cannot have stopped.
+void Scheduler::cancel(const PendingRequest* request) {
+  PendingPtr pending;
   {
     const std::lock_guard lock(mutex_);
-    if (!queue_.remove(pending.get())) return;  // runs already, or is answered
+    pending = queue_.remove(request);
+    if (!pending) return;  // runs already, or was answered
     ++running_;
   }
   answer(*pending, cancelled());
   const std::lock_guard lock(mutex_);
   --running_;
-  idle_.notify_all();
+  if (running_ == 0 && queue_.empty()) idle_.notify_all();
+}
+
+bool Scheduler::is_ready() const {
+  return std::any_of(instances_.begin(), instances_.end(),
+                     [](const auto& instance) { return instance->is_ready(); });
 }
 
 void Scheduler::serve(ServableModel& model) {
@@ -108,7 +110,7 @@ void Scheduler::run(ServableModel& model, PendingRequest& pending) {
   RequestTimes& times = pending.times;
   times.started = now();
   const InferRequest& request = pending.request;
-  if (request.cancel && request.cancel->is_cancelled()) return answer(pending, cancelled());
+  if (request.cancel.stop_requested()) return answer(pending, cancelled());
   if (request.deadline && *request.deadline <= times.started) return answer(pending, too_late());
   Result<InferResult> result = infer_guarded(model, pending);
   if (result.ok()) {

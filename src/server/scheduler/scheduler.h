@@ -14,12 +14,11 @@
 namespace tutti::server {
 
 // Thread safe. An idle instance takes the oldest request; requests leave the queue unserved when
-// their deadline passes (DEADLINE_EXCEEDED) or their token is cancelled (CANCELLED).
-class Scheduler : public std::enable_shared_from_this<Scheduler> {
+// their deadline passes (DEADLINE_EXCEEDED) or they are cancelled (CANCELLED).
+class Scheduler {
  public:
-  static std::shared_ptr<Scheduler> create(std::vector<std::unique_ptr<ServableModel>> instances,
-                                           std::size_t queue_capacity);
-  // stop() must have returned.
+  Scheduler(std::vector<std::unique_ptr<ServableModel>> instances, std::size_t queue_capacity);
+  // As stop().
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -33,15 +32,15 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   // Not from a `done` callback. Any number of times.
   void stop(std::optional<TimePoint> deadline = std::nullopt);
 
+  bool is_ready() const;  // an instance is
   std::size_t waiting() const;
   std::size_t running() const;
 
  private:
-  Scheduler(std::vector<std::unique_ptr<ServableModel>> instances, std::size_t queue_capacity);
   void serve(ServableModel& model);
   void run(ServableModel& model, PendingRequest& pending);
   void watch_deadlines();
-  void cancel(const std::weak_ptr<PendingRequest>& request);
+  void cancel(const PendingRequest* request);
 
   std::vector<std::unique_ptr<ServableModel>> instances_;
   mutable std::mutex mutex_;

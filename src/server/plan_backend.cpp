@@ -1,0 +1,125 @@
+#include "server/plan_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::server {
+namespace {
+
+std::vector<TensorSpec> specs(const std::vector<PlanTensor>& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const PlanTensor& tensor : tensors) {
+    TensorSpec spec{tensor.name, tensor.dtype, {}};
+    for (const Dim& dim : tensor.shape) spec.dims.push_back(dim.is_constant() ? dim.constant() : -1);
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+// The largest size that the first dimension of every input takes; 0 when nothing bounds it.
+std::int64_t largest_batch(const Plan& plan) {
+  std::int64_t largest = 0;
+  for (const PlanTensor& input : plan.inputs) {
+    if (input.shape.empty()) continue;
+    const auto symbol = input.shape.front().as_symbol();
+    const auto range = symbol ? plan.dims.find(*symbol) : plan.dims.end();
+    if (range == plan.dims.end()) continue;
+    largest = largest == 0 ? range->second.max : std::min(largest, range->second.max);
+  }
+  return largest;
+}
+
+class PlanSource final : public ModelSource {
+ public:
+  PlanSource(std::string path, Plan plan, const OpRegistry& registry, Backend& backend,
+             const InstanceOptions& options)
+      : path_(std::move(path)),
+        facts_(plan_facts(plan)),
+        plan_(std::move(plan)),
+        registry_(registry),
+        backend_(backend),
+        options_(options) {}
+
+  const ModelFacts& facts() const override { return facts_; }
+
+  Result<std::unique_ptr<ServableModel>> create_instance(const std::vector<int>& devices) override {
+    TUTTI_ASSIGN_OR_RETURN(Plan plan, take_plan());
+    TUTTI_ASSIGN_OR_RETURN(auto instance,
+                           Instance::load(std::move(plan), backend_, devices, options_));
+    return std::unique_ptr<ServableModel>(std::make_unique<PlanModel>(std::move(instance)));
+  }
+
+ private:
+  // An instance owns its plan, so each after the first reads it again; the weights are one mapping
+  // of the same file, and their digest was compared when the version was opened.
+  Result<Plan> take_plan() {
+    if (is_taken_) {
+      PlanReadOptions again = options_.read;
+      again.verify_data = false;
+      return read_plan(path_, registry_, again);
+    }
+    is_taken_ = true;
+    return std::move(plan_);
+  }
+
+  const std::string path_;
+  const ModelFacts facts_;
+  Plan plan_;
+  bool is_taken_ = false;
+  const OpRegistry& registry_;
+  Backend& backend_;
+  const InstanceOptions& options_;
+};
+
+}  // namespace
+
+ModelFacts plan_facts(const Plan& plan) {
+  ModelFacts facts;
+  facts.signature = {specs(plan.inputs), specs(plan.outputs)};
+  facts.ranks = plan.mesh.num_ranks();
+  facts.mesh = plan.mesh.to_string();
+  facts.largest_batch = largest_batch(plan);
+  return facts;
+}
+
+DeviceFacts PlanBackend::devices() const {
+  const bool is_cpu = backend_.name() == "cpu";
+  return {backend_.name(), is_cpu ? 0 : backend_.device_count()};
+}
+
+Result<std::unique_ptr<ModelSource>> PlanBackend::open(const std::string& path) {
+  TUTTI_ASSIGN_OR_RETURN(Plan plan, read_plan(path, registry_, options_.read));
+  return std::unique_ptr<ModelSource>(
+      std::make_unique<PlanSource>(path, std::move(plan), registry_, backend_, options_));
+}
+
+Result<InferResult> PlanModel::infer(const InferRequest& request,
+                                     const std::shared_ptr<OutputSink>& sink) {
+  TensorMap inputs;
+  for (const InferInput& input : request.inputs) {
+    inputs.emplace(input.name,
+                   Tensor::view(input.dtype, input.shape, input.data.data(), request.owner));
+  }
+  InferResult result;
+  result.outputs.resize(request.outputs.size());
+  RunOptions options;
+  options.cancel = request.cancel;
+  if (request.deadline) options.deadline = *request.deadline;
+  options.allocate_output = [&](std::size_t index, const TensorDesc& desc) -> Result<Tensor> {
+    const std::string& name = instance_->plan().outputs[index].name;
+    const auto wanted = std::find(request.outputs.begin(), request.outputs.end(), name);
+    if (wanted == request.outputs.end()) return Tensor::allocate(desc.dtype, desc.dims);
+    const auto position = static_cast<std::size_t>(wanted - request.outputs.begin());
+    OutputDesc& output = result.outputs[position];
+    output = {name, desc.dtype, desc.dims};
+    TUTTI_ASSIGN_OR_RETURN(const std::byte* data,
+                           sink->allocate(position, output, desc.byte_size()));
+    return Tensor::view(desc.dtype, desc.dims, data, sink);
+  };
+  result.inputs_ready = std::chrono::steady_clock::now();
+  TUTTI_RETURN_IF_ERROR(instance_->infer(inputs, options));
+  result.outputs_started = std::chrono::steady_clock::now();
+  return result;
+}
+
+}  // namespace tutti::server

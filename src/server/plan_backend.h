@@ -1,0 +1,45 @@
+// backend "tutti", platform "tutti_plan": compiled plans on the run time's rank groups.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "graph/op_def.h"
+#include "runtime/instance.h"
+#include "server/model_backend.h"
+
+namespace tutti::server {
+
+class PlanBackend final : public ModelBackend {
+ public:
+  // Both outlive all models. `options` is for every instance.
+  PlanBackend(const OpRegistry& registry, Backend& backend, InstanceOptions options = {})
+      : registry_(registry), backend_(backend), options_(std::move(options)) {}
+
+  BackendName name() const override { return {"tutti", "tutti_plan"}; }
+  DeviceFacts devices() const override;
+  Result<std::unique_ptr<ModelSource>> open(const std::string& path) override;
+
+ private:
+  const OpRegistry& registry_;
+  Backend& backend_;
+  const InstanceOptions options_;
+};
+
+// One instance of a plan as the scheduler sees it.
+class PlanModel final : public ServableModel {
+ public:
+  explicit PlanModel(std::unique_ptr<Instance> instance) : instance_(std::move(instance)) {}
+
+  Result<InferResult> infer(const InferRequest& request,
+                            const std::shared_ptr<OutputSink>& sink) override;
+  bool is_ready() const override { return instance_->is_ready(); }
+
+ private:
+  const std::unique_ptr<Instance> instance_;
+};
+
+// What a configuration may say of this plan.
+ModelFacts plan_facts(const Plan& plan);
+
+}  // namespace tutti::server

@@ -1,0 +1,41 @@
+#include "server/server.h"
+
+#include <utility>
+
+#include "server/backend_loader.h"
+
+namespace tutti::server {
+
+Server::Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>> backends, Log log)
+    : log_(log),
+      repository_(std::make_shared<ModelRepository>(
+          std::move(options.repository),
+          std::make_shared<BackendLoader>(std::move(backends), options.queue_capacity, log), log)),
+      service_(repository_, options.service) {}
+
+Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
+                                              std::vector<std::unique_ptr<ModelBackend>> backends,
+                                              Log log) {
+  const std::optional<GrpcOptions> grpc = options.grpc;
+  const bool exits_on_error = options.exits_on_error;
+  std::unique_ptr<Server> server(new Server(std::move(options), std::move(backends), log));
+  if (const Status status = server->repository_->start(); !status.ok()) {
+    if (exits_on_error) return status;
+    log->warn("serving without the models that failed to load");
+  }
+  if (grpc) {
+    TUTTI_ASSIGN_OR_RETURN(server->grpc_, GrpcServer::start(server->service_, *grpc, log));
+  }
+  return server;
+}
+
+Server::~Server() { stop(std::chrono::milliseconds(0)); }
+
+void Server::stop(std::chrono::milliseconds time) {
+  service_.begin_shutdown();
+  const TimePoint deadline = std::chrono::steady_clock::now() + time;
+  if (grpc_) grpc_->shutdown(std::chrono::system_clock::now() + time);
+  repository_->shutdown(deadline);
+}
+
+}  // namespace tutti::server

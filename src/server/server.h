@@ -1,0 +1,51 @@
+// A whole server: repository, service and front ends, started and stopped together.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/status.h"
+#include "server/grpc/server.h"
+#include "server/log.h"
+#include "server/model_backend.h"
+#include "server/repository/repository.h"
+#include "server/service.h"
+
+namespace tutti::server {
+
+struct ServerOptions {
+  RepositoryOptions repository;
+  ServiceOptions service;
+  std::optional<GrpcOptions> grpc = GrpcOptions();  // nothing: no gRPC front end
+  std::size_t queue_capacity = 4096;                // waiting requests of one model version
+  bool exits_on_error = true;  // a model that does not load at the start fails the start
+};
+
+class Server {
+ public:
+  // Loads the models, then listens. The first backend serves configurations that name none.
+  static Result<std::unique_ptr<Server>> start(ServerOptions options,
+                                               std::vector<std::unique_ptr<ModelBackend>> backends,
+                                               Log log);
+  ~Server();  // as stop() without time
+
+  InferenceService& service() { return service_; }
+  const GrpcServer* grpc() const { return grpc_.get(); }
+
+  // Refuses what is new, answers what is in flight, cancels what is left after `time`. Returns when
+  // no request runs any more, which a model that never returns can put off for ever. Once.
+  void stop(std::chrono::milliseconds time);
+
+ private:
+  Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>> backends, Log log);
+
+  const Log log_;
+  const std::shared_ptr<ModelRepository> repository_;
+  InferenceService service_;
+  std::unique_ptr<GrpcServer> grpc_;
+};
+
+}  // namespace tutti::server
