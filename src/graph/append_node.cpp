@@ -7,9 +7,9 @@ Status check_operands(const OpDef& op, const std::vector<Value*>& inputs, std::s
   const bool too_many =
       op.max_inputs != kVariadic && inputs.size() > static_cast<std::size_t>(op.max_inputs);
   if (inputs.size() < static_cast<std::size_t>(op.min_inputs) || too_many) {
-    return invalid_argument("has ", inputs.size(), " inputs, expected ", op.min_inputs,
-                            op.max_inputs == kVariadic ? std::string(" or more")
-                                                       : str_cat(" to ", op.max_inputs));
+    return invalid_argument(
+        "has ", inputs.size(), " inputs, expected ", op.min_inputs,
+        op.max_inputs == kVariadic ? std::string(" or more") : str_cat(" to ", op.max_inputs));
   }
   for (std::size_t i = 0; i < static_cast<std::size_t>(op.min_inputs); ++i) {
     if (inputs[i] == nullptr) return invalid_argument("input ", i, " is missing");

@@ -70,7 +70,7 @@ class GraphParser {
   Status parse_outputs() {
     if (scan_.peek("}")) return Status();
     do {
-      TUTTI_ASSIGN_OR_RETURN(Value* value, parse_operand());
+      TUTTI_ASSIGN_OR_RETURN(Value * value, parse_operand());
       if (value == nullptr) return scan_.error("a value to return");
       std::string name = value->name();
       if (scan_.accept("as")) {
@@ -163,7 +163,7 @@ class GraphParser {
     TUTTI_RETURN_IF_ERROR(scan_.expect("("));
     if (scan_.accept(")")) return operands;
     do {
-      TUTTI_ASSIGN_OR_RETURN(Value* operand, parse_operand());
+      TUTTI_ASSIGN_OR_RETURN(Value * operand, parse_operand());
       operands.push_back(operand);
     } while (scan_.accept(","));
     TUTTI_RETURN_IF_ERROR(scan_.expect(")"));

@@ -121,7 +121,8 @@ void print_graph(const Graph& graph, int indent, std::string* out) {
   }
   *out += ") {\n";
   for (const Value* constant : graph.constants()) {
-    *out += inner + value_text(constant) + " = constant " + tensor_text(constant->constant()) + "\n";
+    *out +=
+        inner + value_text(constant) + " = constant " + tensor_text(constant->constant()) + "\n";
   }
   for (const auto& node : graph.nodes()) *out += inner + node_text(*node, indent + 2) + "\n";
   *out += inner + "return";

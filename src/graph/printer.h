@@ -20,8 +20,8 @@ namespace tutti {
 
 std::string print(const Graph& graph);
 
-// Reads the text form. Types after ':' are checked against inference where written. `data` constants
-// become zeros. Errors name line and column.
+// Reads the text form. Types after ':' are checked against inference where written. `data`
+// constants become zeros. Errors name line and column.
 Result<std::unique_ptr<Graph>> parse_graph(std::string_view text, const OpRegistry& registry);
 
 }  // namespace tutti

@@ -86,7 +86,8 @@ Result<std::string> TextScanner::quoted() {
     } else if (escape == 'x' && position_ + 2 <= text_.size()) {
       unsigned byte = 0;
       const char* begin = text_.data() + position_;
-      if (std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2) return error("two hex digits");
+      if (std::from_chars(begin, begin + 2, byte, 16).ptr != begin + 2)
+        return error("two hex digits");
       out += static_cast<char>(byte);
       position_ += 2;
     } else {

@@ -19,7 +19,8 @@ class TextScanner {
   Status error_at(const Status& status);
 
   bool at_end();
-  // Takes `token` if it comes next. A token that is a word does not match the start of a longer one.
+  // Takes `token` if it comes next. A token that is a word does not match the start of a longer
+  // one.
   bool accept(std::string_view token);
   Status expect(std::string_view token);
   bool peek(std::string_view token);

@@ -15,12 +15,13 @@ Result<const onnx::AttributeProto*> resolve_attribute(const onnx::AttributeProto
   }
   const auto it = scope.arguments->find(attribute.ref_attr_name());
   if (it == scope.arguments->end()) return nullptr;
-  if (attribute.type() != onnx::AttributeProto::UNDEFINED && attribute.type() != it->second->type()) {
-    return invalid_argument(
-        "attribute '", attribute.name(), "' is declared as ",
-        onnx::AttributeProto::AttributeType_Name(attribute.type()), ", the function was given ",
-        onnx::AttributeProto::AttributeType_Name(it->second->type()), " for '",
-        attribute.ref_attr_name(), "'");
+  if (attribute.type() != onnx::AttributeProto::UNDEFINED &&
+      attribute.type() != it->second->type()) {
+    return invalid_argument("attribute '", attribute.name(), "' is declared as ",
+                            onnx::AttributeProto::AttributeType_Name(attribute.type()),
+                            ", the function was given ",
+                            onnx::AttributeProto::AttributeType_Name(it->second->type()), " for '",
+                            attribute.ref_attr_name(), "'");
   }
   return it->second;
 }

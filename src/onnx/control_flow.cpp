@@ -82,8 +82,9 @@ Status GraphImporter::import_if(const onnx::NodeProto& node, const std::string& 
   }
   const bool taken = condition->constant().data()[0] != std::byte{0};
   const std::string_view wanted = taken ? "then_branch" : "else_branch";
-  const auto branch = std::find_if(node.attribute().begin(), node.attribute().end(),
-                                   [&](const auto& attribute) { return attribute.name() == wanted; });
+  const auto branch =
+      std::find_if(node.attribute().begin(), node.attribute().end(),
+                   [&](const auto& attribute) { return attribute.name() == wanted; });
   if (branch == node.attribute().end() || !branch->has_g()) {
     return invalid_argument("attribute '", wanted, "' is missing");
   }

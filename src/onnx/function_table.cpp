@@ -17,8 +17,8 @@ Result<FunctionTable> FunctionTable::create(const onnx::ModelProto& model) {
 }
 
 const onnx::FunctionProto* FunctionTable::find(const onnx::NodeProto& node) const {
-  const auto it = functions_.find(
-      Key(canonical_domain(node.domain()), node.op_type(), node.overload()));
+  const auto it =
+      functions_.find(Key(canonical_domain(node.domain()), node.op_type(), node.overload()));
   return it == functions_.end() ? nullptr : it->second;
 }
 

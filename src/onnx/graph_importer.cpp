@@ -30,8 +30,8 @@ std::string operator_text(const onnx::NodeProto& node, const Scope& scope) {
 int count_outputs(const onnx::NodeProto& node, const Scope& scope) {
   int count = node.output_size();
   if (node.op_type() == "Split") return count;
-  while (count > 1 && (node.output(count - 1).empty() ||
-                       !scope.used.contains(node.output(count - 1)))) {
+  while (count > 1 &&
+         (node.output(count - 1).empty() || !scope.used.contains(node.output(count - 1)))) {
     --count;
   }
   return count;
@@ -150,8 +150,8 @@ Result<std::vector<Value*>> GraphImporter::read_operands(const onnx::NodeProto& 
   return inputs;
 }
 
-Status GraphImporter::bind_outputs(const onnx::NodeProto& node,
-                                   const std::vector<Value*>& outputs, Scope* scope) {
+Status GraphImporter::bind_outputs(const onnx::NodeProto& node, const std::vector<Value*>& outputs,
+                                   Scope* scope) {
   for (int i = 0; i < node.output_size(); ++i) {
     const std::string& name = node.output(i);
     if (name.empty()) continue;
@@ -180,8 +180,7 @@ Status GraphImporter::lower(const onnx::NodeProto& node, const std::string& name
     return invalid_argument("the model imports no opset of domain '",
                             domain.empty() ? "ai.onnx" : domain, "'");
   }
-  const Lowering* rule =
-      lowerings_.find(domain, node.op_type(), static_cast<int>(opset->second));
+  const Lowering* rule = lowerings_.find(domain, node.op_type(), static_cast<int>(opset->second));
   if (rule == nullptr) return unsupported(node, opset->second);
 
   TUTTI_ASSIGN_OR_RETURN(AttributeMap attributes, read_attributes(node, *rule, *scope));
@@ -201,15 +200,15 @@ Status GraphImporter::unsupported(const onnx::NodeProto& node, std::int64_t opse
   std::string hint;
   for (const Lowering* rule : lowerings_.all()) {
     if (rule->op_type != node.op_type()) continue;
-    hint = str_cat("; supported is ", rule->op_type, " of domain ",
-                   rule->domain.empty() ? "ai.onnx" : rule->domain, " from opset ",
-                   rule->since_opset);
+    hint =
+        str_cat("; supported is ", rule->op_type, " of domain ",
+                rule->domain.empty() ? "ai.onnx" : rule->domain, " from opset ", rule->since_opset);
   }
   const std::string nearest = lowerings_.nearest(node.op_type());
   if (hint.empty() && !nearest.empty()) hint = str_cat("; the nearest supported one is ", nearest);
   return unimplemented("operator ", node.op_type(), " of domain ",
-                       domain.empty() ? "ai.onnx" : domain, ", opset ", opset,
-                       ", is not supported", hint);
+                       domain.empty() ? "ai.onnx" : domain, ", opset ", opset, ", is not supported",
+                       hint);
 }
 
 Result<AttributeMap> GraphImporter::read_attributes(const onnx::NodeProto& node,

@@ -27,9 +27,9 @@ Result<GraphInput> declared_input(const onnx::ValueInfoProto& proto, const ReadO
   } else {
     Result<Shape> shape = shape_from_proto(proto.type(), input.name);
     if (!shape.ok()) {
-      return Status(shape.status().code(),
-                    str_cat(shape.status().message(), " (an input shape given to the compiler "
-                                                      "replaces it)"));
+      return Status(shape.status().code(), str_cat(shape.status().message(),
+                                                   " (an input shape given to the compiler "
+                                                   "replaces it)"));
     }
     input.type.shape = *std::move(shape);
   }

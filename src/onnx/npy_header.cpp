@@ -112,8 +112,9 @@ std::string npy_header_text(const NpyHeader& header) {
   for (const std::int64_t size : header.dims) dims += str_cat(dims.empty() ? "" : " ", size, ",");
   // A tuple of one ends with a comma, of several it need not.
   if (header.dims.size() > 1) dims.pop_back();
-  return str_cat("{'descr': '", header.descr, "', 'fortran_order': ",
-                 header.fortran_order ? "True" : "False", ", 'shape': (", dims, "), }");
+  return str_cat("{'descr': '", header.descr,
+                 "', 'fortran_order': ", header.fortran_order ? "True" : "False", ", 'shape': (",
+                 dims, "), }");
 }
 
 }  // namespace tutti

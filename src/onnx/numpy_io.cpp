@@ -21,11 +21,11 @@ struct TypeCode {
   DType dtype;
 };
 constexpr TypeCode kTypeCodes[] = {
-    {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64}, {"<f2", DType::kFloat16},
+    {"<f4", DType::kFloat32},  {"<f8", DType::kFloat64},  {"<f2", DType::kFloat16},
     {"<V2", DType::kBFloat16}, {"|V2", DType::kBFloat16}, {"|i1", DType::kInt8},
-    {"<i2", DType::kInt16},   {"<i4", DType::kInt32},   {"<i8", DType::kInt64},
-    {"|u1", DType::kUInt8},   {"<u2", DType::kUInt16},  {"<u4", DType::kUInt32},
-    {"<u8", DType::kUInt64},  {"|b1", DType::kBool},
+    {"<i2", DType::kInt16},    {"<i4", DType::kInt32},    {"<i8", DType::kInt64},
+    {"|u1", DType::kUInt8},    {"<u2", DType::kUInt16},   {"<u4", DType::kUInt32},
+    {"<u8", DType::kUInt64},   {"|b1", DType::kBool},
 };
 
 Result<DType> dtype_of_code(const std::string& code) {
@@ -66,9 +66,8 @@ Result<Preamble> read_preamble(std::string_view file) {
 Result<Tensor> read_npy_bytes(std::span<const std::byte> bytes) {
   const std::string_view file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   TUTTI_ASSIGN_OR_RETURN(const Preamble preamble, read_preamble(file));
-  TUTTI_ASSIGN_OR_RETURN(
-      const NpyHeader header,
-      parse_npy_header(file.substr(preamble.header_begin, preamble.header_size)));
+  TUTTI_ASSIGN_OR_RETURN(const NpyHeader header, parse_npy_header(file.substr(
+                                                     preamble.header_begin, preamble.header_size)));
   if (header.fortran_order && header.dims.size() > 1) {
     return unimplemented("is in Fortran order; save it with numpy.ascontiguousarray");
   }

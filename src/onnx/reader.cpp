@@ -18,11 +18,10 @@ Status parse_model(std::span<const std::byte> bytes, const ReadLimits& limits,
   if (bytes.empty()) return invalid_argument("the file is empty");
   if (bytes.size() > static_cast<std::uint64_t>(limits.max_file_bytes)) {
     return invalid_argument("the file has ", bytes.size(), " bytes, at most ",
-                            limits.max_file_bytes,
-                            " are possible; keep weights as external data");
+                            limits.max_file_bytes, " are possible; keep weights as external data");
   }
-  google::protobuf::io::CodedInputStream stream(
-      reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
   if (!model->ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
     return invalid_argument("the file is no ONNX model (truncated or damaged)");
   }
@@ -32,8 +31,8 @@ Status parse_model(std::span<const std::byte> bytes, const ReadLimits& limits,
 
 Result<OpsetVersions> model_opsets(const onnx::ModelProto& model) {
   if (model.ir_version() < 3 || model.ir_version() > onnx::Version_MAX) {
-    return invalid_argument("the model has IR version ", model.ir_version(), "; supported are 3 to ",
-                            static_cast<int>(onnx::Version_MAX));
+    return invalid_argument("the model has IR version ", model.ir_version(),
+                            "; supported are 3 to ", static_cast<int>(onnx::Version_MAX));
   }
   OpsetVersions opsets;
   for (const onnx::OperatorSetIdProto& import : model.opset_import()) {
@@ -76,8 +75,7 @@ Result<std::unique_ptr<Graph>> read_onnx(const std::string& path, const OpRegist
   TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<MappedFile> file, MappedFile::open(path));
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
-  Result<std::unique_ptr<Graph>> graph =
-      read(file->bytes(), folder, registry, lowerings, options);
+  Result<std::unique_ptr<Graph>> graph = read(file->bytes(), folder, registry, lowerings, options);
   if (graph.ok()) return graph;
   return graph.status().with_context(str_cat("model '", path, "'"));
 }

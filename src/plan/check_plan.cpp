@@ -35,7 +35,8 @@ Status check_prologue(const Plan& plan) {
   for (const Value* input : plan.prologue->inputs()) {
     const PlanTensor* tensor = find_tensor(plan.inputs, input->name());
     if (tensor == nullptr) {
-      return invalid_argument("input '", input->name(), "' of the prologue is no input of the plan");
+      return invalid_argument("input '", input->name(),
+                              "' of the prologue is no input of the plan");
     }
     TUTTI_RETURN_IF_ERROR(check_input(*input, type_of(*tensor)).with_context("prologue"));
   }
@@ -88,8 +89,8 @@ Status check_plan(const Plan& plan) {
     const Value& value = *plan.main->outputs()[i];
     if (plan.main->output_names[i] != tensor.name || value.dtype() != tensor.dtype ||
         value.rank() != tensor.shape.size()) {
-      return invalid_argument("output ", i, " is '", plan.main->output_names[i], "' ",
-                              value.type(), " in the graph, '", tensor.name, "' ", type_of(tensor),
+      return invalid_argument("output ", i, " is '", plan.main->output_names[i], "' ", value.type(),
+                              " in the graph, '", tensor.name, "' ", type_of(tensor),
                               " in the plan");
     }
   }

@@ -99,10 +99,10 @@ class GraphReader {
         return invalid_argument("attribute '", attribute.name(), "' is given twice");
       }
     }
-    TUTTI_ASSIGN_OR_RETURN(const Node* node,
-                           append_node(graph_.get(), *op, proto.name(), std::move(inputs),
-                                       std::move(attributes),
-                                       {proto.output().begin(), proto.output().end()}));
+    TUTTI_ASSIGN_OR_RETURN(
+        const Node* node,
+        append_node(graph_.get(), *op, proto.name(), std::move(inputs), std::move(attributes),
+                    {proto.output().begin(), proto.output().end()}));
     return check_outputs(*node);
   }
 
@@ -126,8 +126,8 @@ class GraphReader {
       if (value == nullptr) return invalid_argument("output '", output.name(), "' is never made");
       TUTTI_ASSIGN_OR_RETURN(const TensorType type, type_from_value(output));
       if (type != value->type()) {
-        return invalid_argument("output '", output.name(), "' is ", type, " in the plan, inferred is ",
-                                value->type());
+        return invalid_argument("output '", output.name(), "' is ", type,
+                                " in the plan, inferred is ", value->type());
       }
       std::string name = output.name();
       for (const onnx::StringStringEntryProto& entry : output.metadata_props()) {
@@ -142,9 +142,9 @@ class GraphReader {
   // The definition says what an attribute is; the file may keep doubles as tensors and sizes as
   // numbers or formulas.
   Result<Attribute> read_attribute(const OpDef& op, const onnx::AttributeProto& proto) {
-    const auto spec =
-        std::find_if(op.attributes.begin(), op.attributes.end(),
-                     [&](const AttributeSpec& candidate) { return candidate.name == proto.name(); });
+    const auto spec = std::find_if(
+        op.attributes.begin(), op.attributes.end(),
+        [&](const AttributeSpec& candidate) { return candidate.name == proto.name(); });
     if (spec == op.attributes.end()) return invalid_argument("is no attribute of ", op.type);
     using onnx::AttributeProto;
     const auto type = proto.type();

@@ -1,5 +1,5 @@
-// What a plan says of itself besides its graphs: metadata entries of the ONNX model, readable in any
-// viewer. Keys begin with "tutti.".
+// What a plan says of itself besides its graphs: metadata entries of the ONNX model, readable in
+// any viewer. Keys begin with "tutti.".
 #pragma once
 
 #include "base/status.h"

@@ -17,8 +17,8 @@ namespace tutti {
 namespace {
 
 Status parse_model(std::span<const std::byte> bytes, onnx::ModelProto* model) {
-  google::protobuf::io::CodedInputStream stream(
-      reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
   if (model->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage() &&
       model->has_graph()) {
     return Status();
@@ -35,7 +35,8 @@ Status check_data(const DataFileInfo& expected, const std::string& name, Externa
                             " bytes, the plan was written with ", expected.bytes);
   }
   if (verify_content && hash_bytes(file->bytes()).to_hex() != expected.digest) {
-    return invalid_argument("data file '", name, "' is damaged or belongs to another plan: its "
+    return invalid_argument("data file '", name,
+                            "' is damaged or belongs to another plan: its "
                             "content does not match its digest");
   }
   return Status();
@@ -62,11 +63,11 @@ Result<std::unique_ptr<Graph>> read_prologue(const onnx::NodeProto& node, GraphS
                          graph_from_proto(node.attribute(0).g(), source));
   const auto& names = graph->output_names;
   bool agrees = std::equal(names.begin(), names.end(), node.output().begin(), node.output().end());
-  agrees = agrees && std::equal(graph->inputs().begin(), graph->inputs().end(),
-                                node.input().begin(), node.input().end(),
-                                [](const Value* value, const std::string& name) {
-                                  return value->name() == name;
-                                });
+  agrees =
+      agrees && std::equal(graph->inputs().begin(), graph->inputs().end(), node.input().begin(),
+                           node.input().end(), [](const Value* value, const std::string& name) {
+                             return value->name() == name;
+                           });
   if (!agrees) return invalid_argument("the node and its body differ in inputs or outputs");
   return graph;
 }
@@ -81,7 +82,8 @@ Status restore_inputs(const std::vector<std::string>& names, onnx::GraphProto* g
         if (found == nullptr && info.name() == name) found = &info;
       }
     }
-    if (found == nullptr) return invalid_argument("input '", name, "' of the main graph is missing");
+    if (found == nullptr)
+      return invalid_argument("input '", name, "' of the main graph is missing");
     inputs.push_back(*found);
   }
   graph->clear_input();

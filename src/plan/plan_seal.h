@@ -1,7 +1,7 @@
 // The last bytes of a plan file: a digest of all bytes before them.
 //
-// They are a metadata entry "tutti.digest" of the ONNX model, in protobuf's wire format and of fixed
-// length; protobuf merges concatenated messages, so the sealed file is still one ONNX model.
+// They are a metadata entry "tutti.digest" of the ONNX model, in protobuf's wire format and of
+// fixed length; protobuf merges concatenated messages, so the sealed file is still one ONNX model.
 #pragma once
 
 #include <cstddef>

@@ -48,10 +48,10 @@ OpRegistry toy_ops() {
   def = OpDef();
   def.type = "Everything";
   def.max_inputs = 3;
-  def.attributes = {{"i", AttributeKind::kInt, false},    {"f", AttributeKind::kFloat, false},
-                    {"s", AttributeKind::kString, false}, {"is", AttributeKind::kInts, false},
+  def.attributes = {{"i", AttributeKind::kInt, false},     {"f", AttributeKind::kFloat, false},
+                    {"s", AttributeKind::kString, false},  {"is", AttributeKind::kInts, false},
                     {"fs", AttributeKind::kFloats, false}, {"ss", AttributeKind::kStrings, false},
-                    {"d", AttributeKind::kDims, false},   {"t", AttributeKind::kTensor, false},
+                    {"d", AttributeKind::kDims, false},    {"t", AttributeKind::kTensor, false},
                     {"g", AttributeKind::kGraph, false}};
   def.infer = same_as_input;
   ops.add(def);

@@ -4,9 +4,9 @@
 namespace tutti::test {
 namespace {
 
-using ::testing::HasSubstr;
 using onnx::AttributeProto;
 using onnx::TensorProto;
+using ::testing::HasSubstr;
 
 class ControlFlowTest : public ModelFixture {
  protected:
@@ -119,10 +119,12 @@ TEST_F(ControlFlowTest, BranchesNestAndSeeTheValuesAroundThem) {
   add_input("x", {"2"});
   add_initializer("c", TensorProto::BOOL, {})->add_int32_data(1);
   onnx::NodeProto* outer = add_node("If", {"c"}, {"y"});
-  onnx::GraphProto* branch = add_attribute(outer, "then_branch", AttributeProto::GRAPH)->mutable_g();
+  onnx::GraphProto* branch =
+      add_attribute(outer, "then_branch", AttributeProto::GRAPH)->mutable_g();
   add_node(branch, "LeakyRelu", {"x"}, {"z"});
   onnx::NodeProto* inner = add_node(branch, "If", {"c"}, {"w"});
-  onnx::GraphProto* nested = add_attribute(inner, "then_branch", AttributeProto::GRAPH)->mutable_g();
+  onnx::GraphProto* nested =
+      add_attribute(inner, "then_branch", AttributeProto::GRAPH)->mutable_g();
   add_node(nested, "Add", {"z", "x"}, {"v"});
   nested->add_output()->set_name("v");
   branch->add_output()->set_name("w");
@@ -152,8 +154,8 @@ TEST_F(ControlFlowTest, FunctionsAreInlinedUnderTheCallersName) {
 TEST_F(ControlFlowTest, FunctionsCallFunctionsAndHandOnAttributes) {
   onnx::FunctionProto* inner = add_function("Inner", {"a"}, {"r"});
   inner->add_attribute("slope");
-  AttributeProto* reference = add_attribute(add_node(inner, "LeakyRelu", {"a"}, {"r"}), "alpha",
-                                            AttributeProto::FLOAT);
+  AttributeProto* reference =
+      add_attribute(add_node(inner, "LeakyRelu", {"a"}, {"r"}), "alpha", AttributeProto::FLOAT);
   reference->set_ref_attr_name("slope");
   onnx::FunctionProto* outer = add_function("Outer", {"a"}, {"r"});
   outer->add_attribute("steepness");

@@ -4,8 +4,8 @@
 namespace tutti::test {
 namespace {
 
-using ::testing::HasSubstr;
 using onnx::TensorProto;
+using ::testing::HasSubstr;
 
 class InputsTest : public ModelFixture {
  protected:

@@ -44,8 +44,9 @@ inline void register_toy_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
                     return context.b.status();
                   }});
   lowerings->add({"", "LeakyRelu", 16, {"alpha"}, [](LoweringContext& context) {
-                    context.outputs[0] = context.b.op(
-                        "Scale", {context.input(0)}, {{"alpha", context.attr_float("alpha", 0.01)}});
+                    context.outputs[0] =
+                        context.b.op("Scale", {context.input(0)},
+                                     {{"alpha", context.attr_float("alpha", 0.01)}});
                     return context.b.status();
                   }});
   lowerings->add({"", "Identity", 13, {}, [](LoweringContext& context) {
@@ -120,8 +121,7 @@ class ModelFixture : public ::testing::Test {
     return node;
   }
   onnx::NodeProto* add_node(const std::string& type, const std::vector<std::string>& inputs,
-                            const std::vector<std::string>& outputs,
-                            const std::string& name = "") {
+                            const std::vector<std::string>& outputs, const std::string& name = "") {
     return add_node(&graph(), type, inputs, outputs, name);
   }
 

@@ -95,7 +95,8 @@ TEST(NumpyIo, OtherOrdersAndTypesAreErrorsThatSayWhatToDo) {
 
 TEST(NumpyIo, ContentOfAnotherLengthIsAnError) {
   const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
-  EXPECT_THAT(error(npy(header, "1234567")), HasSubstr("has 7 bytes of content, shape [2] needs 8"));
+  EXPECT_THAT(error(npy(header, "1234567")),
+              HasSubstr("has 7 bytes of content, shape [2] needs 8"));
   EXPECT_THAT(error(npy(header, "123456789")), HasSubstr("has 9 bytes"));
   EXPECT_FALSE(read(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1152921504606846978, "
                         "16), }",
@@ -113,7 +114,8 @@ TEST(NumpyIo, HeadersThatDoNotParseAreErrors) {
         "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "{'descr': '<f4"}) {
-    EXPECT_THAT(error(npy(header, "abcd")), HasSubstr("has a header that does not parse")) << header;
+    EXPECT_THAT(error(npy(header, "abcd")), HasSubstr("has a header that does not parse"))
+        << header;
   }
   EXPECT_THAT(error("not numpy at all"), HasSubstr("is no .npy file"));
 }

@@ -7,9 +7,9 @@
 namespace tutti::test {
 namespace {
 
-using ::testing::HasSubstr;
 using onnx::AttributeProto;
 using onnx::TensorProto;
+using ::testing::HasSubstr;
 
 class ReaderTest : public ModelFixture {};
 
@@ -162,8 +162,8 @@ TEST_F(ReaderTest, IrVersionsOutsideTheRangeAreErrors) {
 }
 
 TEST_F(ReaderTest, FilesThatAreNoModelsAreErrors) {
-  for (const std::string& bytes : {std::string(), std::string("\0\0\0", 3), std::string("hello"),
-                                  std::string(1000, '\xff')}) {
+  for (const std::string& bytes :
+       {std::string(), std::string("\0\0\0", 3), std::string("hello"), std::string(1000, '\xff')}) {
     EXPECT_FALSE(
         read_onnx_bytes(std::as_bytes(std::span(bytes)), "", ops_, lowerings_, options_).ok());
   }
@@ -207,8 +207,7 @@ TEST_F(ReaderTest, RandomlyMutatedModelsNeverCrash) {
         default: mutant.insert(at, mutant.substr(below(mutant.size()), 1 + below(8))); break;
       }
     }
-    errors +=
-        read_onnx_bytes(std::as_bytes(std::span(mutant)), "", ops_, lowerings_).ok() ? 0 : 1;
+    errors += read_onnx_bytes(std::as_bytes(std::span(mutant)), "", ops_, lowerings_).ok() ? 0 : 1;
   }
   EXPECT_GT(errors, 2500);
 }

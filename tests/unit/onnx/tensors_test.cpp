@@ -7,14 +7,15 @@
 namespace tutti::test {
 namespace {
 
-using ::testing::HasSubstr;
 using onnx::TensorProto;
+using ::testing::HasSubstr;
 
 class TensorsTest : public ModelFixture {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) /
-            ("onnx_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    root_ =
+        std::filesystem::path(::testing::TempDir()) /
+        ("onnx_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(root_);
     std::filesystem::create_directories(root_ / "model" / "sub");
   }
@@ -51,7 +52,8 @@ class TensorsTest : public ModelFixture {
 };
 
 TEST_F(TensorsTest, RawDataIsLittleEndian) {
-  only_constant(TensorProto::INT32, {2})->set_raw_data(std::string("\x01\x02\0\0\xff\xff\xff\xff", 8));
+  only_constant(TensorProto::INT32, {2})
+      ->set_raw_data(std::string("\x01\x02\0\0\xff\xff\xff\xff", 8));
   EXPECT_EQ(read_constant().to_ints(), (std::vector<std::int64_t>{513, -1}));
 }
 
@@ -157,9 +159,13 @@ TEST_F(TensorsTest, ExternalPathsThatLeaveTheFolderAreRefused) {
   std::ofstream(root_ / "secret.bin") << "12345678";
   std::filesystem::create_symlink(root_ / "secret.bin", root_ / "model" / "link.bin");
   std::filesystem::create_directory_symlink(root_, root_ / "model" / "up");
-  const std::vector<std::string> locations = {
-      "../../../etc/passwd", "../secret.bin", "sub/../../secret.bin", "/etc/passwd",
-      (root_ / "model" / "weights.bin").string(), "link.bin", "up/secret.bin"};
+  const std::vector<std::string> locations = {"../../../etc/passwd",
+                                              "../secret.bin",
+                                              "sub/../../secret.bin",
+                                              "/etc/passwd",
+                                              (root_ / "model" / "weights.bin").string(),
+                                              "link.bin",
+                                              "up/secret.bin"};
   for (const std::string& location : locations) {
     set_external(tensor, "location", location);
     EXPECT_THAT(error(), HasSubstr("tensor 'w': external data '" + location + "'")) << location;

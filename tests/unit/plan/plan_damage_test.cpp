@@ -133,31 +133,34 @@ TEST_F(PlanDamageTest, WeightsOutsideTheDataFileAreErrors) {
 }
 
 TEST_F(PlanDamageTest, UnknownOperatorsAndAttributesAreErrorsThatNameTheNode) {
-  EXPECT_THAT(error_after([](onnx::ModelProto* model) {
-                find_node(model, "Reshape")->set_op_type("Teleport");
-              }),
-              HasSubstr("node 'cut' (Teleport): operator Teleport of domain 'ai.tutti' is unknown"));
+  EXPECT_THAT(
+      error_after(
+          [](onnx::ModelProto* model) { find_node(model, "Reshape")->set_op_type("Teleport"); }),
+      HasSubstr("node 'cut' (Teleport): operator Teleport of domain 'ai.tutti' is unknown"));
   EXPECT_THAT(error_after([](onnx::ModelProto* model) {
                 find_node(model, "Reshape")->mutable_attribute(0)->set_name("form");
               }),
               HasSubstr("node 'cut' (Reshape): 'form': is no attribute of Reshape"));
-  EXPECT_THAT(error_after([](onnx::ModelProto* model) {
-                find_node(model, "Reshape")->mutable_attribute(0)->set_type(
-                    onnx::AttributeProto::FLOAT);
-              }),
-              HasSubstr("'shape': is of kind FLOAT"));
-  EXPECT_THAT(error_after([](onnx::ModelProto* model) {
-                find_node(model, "Reshape")->clear_attribute();
-              }),
-              HasSubstr("attribute 'shape' is missing"));
+  EXPECT_THAT(
+      error_after([](onnx::ModelProto* model) {
+        find_node(model, "Reshape")->mutable_attribute(0)->set_type(onnx::AttributeProto::FLOAT);
+      }),
+      HasSubstr("'shape': is of kind FLOAT"));
+  EXPECT_THAT(
+      error_after([](onnx::ModelProto* model) { find_node(model, "Reshape")->clear_attribute(); }),
+      HasSubstr("attribute 'shape' is missing"));
 }
 
 TEST_F(PlanDamageTest, TypesThatInferenceDoesNotConfirmAreErrors) {
-  EXPECT_THAT(error_after([](onnx::ModelProto* model) {
-                model->mutable_graph()->mutable_value_info(0)->mutable_type()->mutable_tensor_type()
-                    ->set_elem_type(onnx::TensorProto::INT8);
-              }),
-              HasSubstr("output 'v1' is i8[batch, part(t,4,rank.cp)] in the plan, inferred is f32"));
+  EXPECT_THAT(
+      error_after([](onnx::ModelProto* model) {
+        model->mutable_graph()
+            ->mutable_value_info(0)
+            ->mutable_type()
+            ->mutable_tensor_type()
+            ->set_elem_type(onnx::TensorProto::INT8);
+      }),
+      HasSubstr("output 'v1' is i8[batch, part(t,4,rank.cp)] in the plan, inferred is f32"));
   EXPECT_THAT(error_after([](onnx::ModelProto* model) {
                 model->mutable_graph()->mutable_value_info()->DeleteSubrange(0, 1);
               }),
@@ -169,10 +172,9 @@ TEST_F(PlanDamageTest, GraphsThatDoNotFitTogetherAreErrors) {
                 find_node(model, "Prologue")->set_output(0, "other");
               }),
               HasSubstr("the node and its body differ"));
-  EXPECT_THAT(error_after([](onnx::ModelProto* model) {
-                find_node(model, "Add")->set_input(0, "sum");
-              }),
-              HasSubstr("input 'sum' is not made before"));
+  EXPECT_THAT(
+      error_after([](onnx::ModelProto* model) { find_node(model, "Add")->set_input(0, "sum"); }),
+      HasSubstr("input 'sum' is not made before"));
   EXPECT_THAT(error_after([](onnx::ModelProto* model) {
                 model->mutable_metadata_props()->DeleteSubrange(2, 1);
               }),

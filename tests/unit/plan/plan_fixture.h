@@ -62,8 +62,9 @@ inline Tensor counting(std::int64_t count) {
 class PlanFixture : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              ("plan_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder_ =
+        std::filesystem::path(::testing::TempDir()) /
+        ("plan_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     path_ = (folder_ / "model.plan").string();
@@ -101,10 +102,12 @@ class PlanFixture : public ::testing::Test {
     plan.main = std::make_unique<Graph>();
     plan.main->name = "main graph";
     Value* hoisted = plan.main->add_input("hoisted", {DType::kBFloat16, {7}});
-    Value* x = plan.main->add_input("x", {DType::kFloat32, {Dim::symbol("batch"), Dim::symbol("t")}});
+    Value* x =
+        plan.main->add_input("x", {DType::kFloat32, {Dim::symbol("batch"), Dim::symbol("t")}});
     Value* weights = plan.main->add_constant("weights", counting(1000));
     Value* small = plan.main->add_constant("small", counting(3));
-    Value* piece = append(plan.main.get(), "Reshape", {x}, {{"shape", local}}, "v1", "cut")->output();
+    Value* piece =
+        append(plan.main.get(), "Reshape", {x}, {{"shape", local}}, "v1", "cut")->output();
     AttributeMap attributes;
     attributes["i"] = std::int64_t{-5};
     attributes["f"] = 0.1;  // no 32-bit float
