@@ -8,6 +8,15 @@ namespace {
 
 // --- Reshape ----------------------------------------------------------------------------------
 
+// Element counts that differ by a number, or by a numeric factor, for whatever the symbols stand.
+bool counts_differ(const Dim& a, const Dim& b) {
+  if (surely_differ(a, b)) return true;
+  const auto quotient = exact_div(a, b);
+  const auto inverse = exact_div(b, a);
+  return (quotient && quotient->is_constant() && !quotient->is(1)) ||
+         (inverse && inverse->is_constant() && !inverse->is(1));
+}
+
 Result<std::vector<TensorType>> infer_reshape(const Node& node, int) {
   const Shape shape = node.attr_dims("shape");
   const Value& x = *node.input(0);
@@ -16,7 +25,7 @@ Result<std::vector<TensorType>> infer_reshape(const Node& node, int) {
       return invalid_argument("the shape ", shape, " has the negative size ", dim);
     }
   }
-  if (surely_differ(product(x.shape()), product(shape))) {
+  if (counts_differ(product(x.shape()), product(shape))) {
     return invalid_argument(x.type(), " has ", product(x.shape()), " elements and ", shape, " has ",
                             product(shape));
   }
