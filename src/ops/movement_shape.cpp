@@ -8,12 +8,24 @@ namespace {
 
 // --- Reshape ----------------------------------------------------------------------------------
 
-// Element counts that differ by a number, or by a numeric factor, for whatever the symbols stand.
-bool counts_differ(const Dim& a, const Dim& b) {
-  if (surely_differ(a, b)) return true;
-  const auto quotient = exact_div(a, b);
-  const auto inverse = exact_div(b, a);
-  return (quotient && quotient->is_constant() && !quotient->is(1)) ||
+// Takes the sizes that both shapes have out of both.
+void cancel_common(Shape* a, Shape* b) {
+  std::erase_if(*a, [b](const Dim& dim) {
+    const auto it = std::find(b->begin(), b->end(), dim);
+    if (it == b->end()) return false;
+    b->erase(it);
+    return true;
+  });
+}
+
+// Element counts that differ whatever the symbols stand for (other than 0).
+bool counts_differ(Shape a, Shape b) {
+  cancel_common(&a, &b);
+  const Dim x = product(a);
+  const Dim y = product(b);
+  const auto quotient = exact_div(x, y);
+  const auto inverse = exact_div(y, x);
+  return surely_differ(x, y) || (quotient && quotient->is_constant() && !quotient->is(1)) ||
          (inverse && inverse->is_constant() && !inverse->is(1));
 }
 
@@ -25,7 +37,7 @@ Result<std::vector<TensorType>> infer_reshape(const Node& node, int) {
       return invalid_argument("the shape ", shape, " has the negative size ", dim);
     }
   }
-  if (counts_differ(product(x.shape()), product(shape))) {
+  if (counts_differ(x.shape(), shape)) {
     return invalid_argument(x.type(), " has ", product(x.shape()), " elements and ", shape, " has ",
                             product(shape));
   }
@@ -43,16 +55,10 @@ FactorMap factors_of_reshape(const Node& node) {
 // The size that -1 stands for. Sizes on both sides cancel first, so that sums divide too.
 Result<Dim> missing_size(const Shape& from, const Shape& others) {
   Shape left = from;
-  Dim divisor = 1;
-  for (const Dim& dim : others) {
-    const auto it = std::find(left.begin(), left.end(), dim);
-    if (it != left.end()) {
-      left.erase(it);
-    } else {
-      divisor = divisor * dim;
-    }
-  }
+  Shape right = others;
+  cancel_common(&left, &right);
   const Dim whole = product(left);
+  const Dim divisor = product(right);
   if (divisor.is(0)) return invalid_argument("-1 beside a size of 0 in the shape ", others);
   if (const auto exact = exact_div(whole, divisor)) return *exact;
   if (whole.is_constant() && divisor.is_constant()) {
