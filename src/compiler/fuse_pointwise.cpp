@@ -44,6 +44,7 @@ class RegionFinder {
       regions_[static_cast<std::size_t>(joined)].nodes.push_back(node);
       of_node_[node] = joined;
     }
+    merge_readers();
     return std::move(regions_);
   }
 
@@ -138,6 +139,34 @@ class RegionFinder {
       }
     }
     return false;
+  }
+
+  // Independent regions that read the same large operands read them once together.
+  void merge_readers() {
+    constexpr std::size_t kNear = 16;  // regions; further apart, operands leave the cache anyway
+    for (std::size_t a = 0; a < regions_.size(); ++a) {
+      for (std::size_t b = a + 1; b < std::min(regions_.size(), a + kNear); ++b) {
+        if (regions_[a].nodes.empty() || regions_[b].nodes.empty()) continue;
+        if (shared_operands(regions_[a], regions_[b]) < 2) continue;
+        const int first = static_cast<int>(a);
+        const int second = static_cast<int>(b);
+        if (can_merge(first, second, *regions_[b].nodes.back())) merge(first, second);
+      }
+    }
+  }
+
+  // Operands of the regions' own shape that both read.
+  std::size_t shared_operands(const Region& a, const Region& b) const {
+    if (a.shape != b.shape) return 0;
+    std::set<const Value*> read;
+    for (const Node* node : a.nodes) read.insert(node->inputs().begin(), node->inputs().end());
+    std::set<const Value*> shared;
+    for (const Node* node : b.nodes) {
+      for (const Value* input : node->inputs()) {
+        if (read.contains(input) && input->shape() == a.shape) shared.insert(input);
+      }
+    }
+    return shared.size();
   }
 
   void merge(int into, int from) {
