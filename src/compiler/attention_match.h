@@ -8,11 +8,11 @@ namespace tutti {
 // softmax's operand = scale * q k^T + mask, or where(mask, scale * q k^T, -large).
 struct ScoresMatch {
   Value* q = nullptr;
-  Value* k = nullptr;            // [.., t, d], or [.., d, t] when k_is_transposed
+  Value* k = nullptr;  // [.., t, d], or [.., d, t] when k_is_transposed
   bool k_is_transposed = false;
   double scale = 1;
-  Value* mask = nullptr;         // additive float, or bool
-  bool mask_is_inverted = false; // bool with true = do not attend
+  Value* mask = nullptr;          // additive float, or bool
+  bool mask_is_inverted = false;  // bool with true = do not attend
 };
 std::optional<ScoresMatch> match_scores(Value* scores);
 

@@ -131,8 +131,7 @@ class SplitChooser {
       if (const auto label = labels_.find(node.output(i)); label != labels_.end()) {
         wanted.set(label->second);
       }
-      price.bytes +=
-          steps_bytes(*node.output(i), output_layout(map, i, sharding), wanted, &after);
+      price.bytes += steps_bytes(*node.output(i), output_layout(map, i, sharding), wanted, &after);
     }
     const double ranks = mesh_.size(axis_);
     const CostRates& rates = options_.rates;

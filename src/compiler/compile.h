@@ -28,7 +28,7 @@ Result<LayoutSeed> parse_seed(std::string_view text);
 // ratios matter, and only where a node could work in more than one way.
 struct CostRates {
   double flops_per_second = 2e14;
-  double bytes_per_second = 2e11;    // that one rank sends
+  double bytes_per_second = 2e11;  // that one rank sends
   double seconds_per_exchange = 1e-5;
 };
 
@@ -67,11 +67,11 @@ using LayoutTable = std::map<std::string, ValueLayout, std::less<>>;  // by valu
 
 // One collective of the compiled graphs.
 struct ExchangeInfo {
-  std::string node;       // name of the node it serves
-  std::string kind;       // AllToAll, AllGather, AllReduce, ReduceScatter
+  std::string node;  // name of the node it serves
+  std::string kind;  // AllToAll, AllGather, AllReduce, ReduceScatter
   std::string axis;
   std::vector<std::string> values;  // operands, by name in the graph
-  Dim sent_bytes;         // that a rank sends to others; over sizes and rank symbols
+  Dim sent_bytes;                   // that a rank sends to others; over sizes and rank symbols
   bool in_prologue = false;
 };
 
@@ -83,13 +83,13 @@ struct CompiledModel {
   // size symbol of the model's inputs, so a cached result is keyed by sizes and content.
   std::unique_ptr<Graph> prologue;
   Mesh mesh;
-  std::vector<GlobalTensor> inputs;   // of the model, all of them, in order
+  std::vector<GlobalTensor> inputs;  // of the model, all of them, in order
   std::vector<GlobalTensor> outputs;
   std::vector<std::string> invariant_inputs;  // named or detected
-  LayoutTable layouts;                // of every value of both graphs
-  std::vector<ExchangeInfo> exchanges;  // in execution order, the prologue's first
-  SymbolMap typical_sizes;            // what the numbers in `explain` are for
-  std::string explain;                // what --explain prints
+  LayoutTable layouts;                        // of every value of both graphs
+  std::vector<ExchangeInfo> exchanges;        // in execution order, the prologue's first
+  SymbolMap typical_sizes;                    // what the numbers in `explain` are for
+  std::string explain;                        // what --explain prints
 };
 
 // Errors: an unknown axis, strategy, seed or input name; a layout that no rule allows (the message

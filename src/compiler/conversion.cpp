@@ -19,9 +19,8 @@ std::optional<ConversionStep> step_along(const Layout& now, const Layout& to, in
                                          StepKind kind, const Mesh& mesh) {
   const Split* from_split = now.on_axis(axis);
   const Split* to_split = to.on_axis(axis);
-  const bool target_is_free =
-      to_split != nullptr && (now.on_dim(to_split->dim) == nullptr ||
-                              now.on_dim(to_split->dim)->axis == axis);
+  const bool target_is_free = to_split != nullptr && (now.on_dim(to_split->dim) == nullptr ||
+                                                      now.on_dim(to_split->dim)->axis == axis);
   ConversionStep step;
   step.kind = kind;
   step.axis = axis;

@@ -26,7 +26,8 @@ Dim all_to_all_bytes(const Node& node) {
     const Value& in = *node.input(i);
     const auto to = static_cast<std::size_t>(to_dims[i]);
     const Dim sent = in.shape()[to] * Dim(to_replicas[i]) - node.output(i)->shape()[to];
-    sum = sum + floor_div(bytes_of(in, without(in.shape(), to_dims[i]) * sent), Dim(from_replicas[i]));
+    sum = sum +
+          floor_div(bytes_of(in, without(in.shape(), to_dims[i]) * sent), Dim(from_replicas[i]));
   }
   return sum;
 }
@@ -55,9 +56,11 @@ Dim exchange_sent_bytes(const Node& node) {
 }
 
 bool is_real_work(const Node& node) {
-  static const std::set<std::string, std::less<>> kTypes = {
-      "MatMul",  "Linear",        "Attention", "Conv",      "ConvTranspose", "LayerNormalization",
-      "Softmax", "RMSNormalization", "GroupNorm", "LogSoftmax"};
+  static const std::set<std::string, std::less<>> kTypes = {"MatMul",        "Linear",
+                                                            "Attention",     "Conv",
+                                                            "ConvTranspose", "LayerNormalization",
+                                                            "Softmax",       "RMSNormalization",
+                                                            "GroupNorm",     "LogSoftmax"};
   return kTypes.contains(node.type());
 }
 

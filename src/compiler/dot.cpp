@@ -21,14 +21,16 @@ std::string quoted(std::string_view text) {
 std::string edge_label(const Value& value, const LayoutTable& layouts, const Mesh& mesh) {
   const auto it = layouts.find(value.name());
   if (it == layouts.end()) return value.type().to_string();
-  return str_cat(dtype_name(value.dtype()), it->second.layout.to_string(it->second.global.shape, mesh));
+  return str_cat(dtype_name(value.dtype()),
+                 it->second.layout.to_string(it->second.global.shape, mesh));
 }
 
 }  // namespace
 
 std::string to_dot(const Graph& graph, const LayoutTable& layouts, const Mesh& mesh) {
-  std::string out = "digraph tutti {\n  node [shape=box, fontname=Helvetica, fontsize=10];\n"
-                    "  edge [fontname=Helvetica, fontsize=8];\n";
+  std::string out =
+      "digraph tutti {\n  node [shape=box, fontname=Helvetica, fontsize=10];\n"
+      "  edge [fontname=Helvetica, fontsize=8];\n";
   std::map<const Value*, std::string> sources;
   for (const Value* input : graph.inputs()) {
     const std::string id = str_cat("in", sources.size());
@@ -44,19 +46,18 @@ std::string to_dot(const Graph& graph, const LayoutTable& layouts, const Mesh& m
                    is_exchange ? ", style=filled, fillcolor=gold" : "", "];\n");
     for (const Value* input : node->inputs()) {
       if (input == nullptr || input->is_constant()) continue;
-      out += str_cat("  ", sources.at(input), " -> ", id, " [label=",
-                     quoted(edge_label(*input, layouts, mesh)), "];\n");
+      out += str_cat("  ", sources.at(input), " -> ", id,
+                     " [label=", quoted(edge_label(*input, layouts, mesh)), "];\n");
     }
   }
   number = 0;
   for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
     const Value* value = graph.outputs()[i];
-    const std::string name =
-        i < graph.output_names.size() ? graph.output_names[i] : value->name();
+    const std::string name = i < graph.output_names.size() ? graph.output_names[i] : value->name();
     out += str_cat("  out", number, " [shape=ellipse, label=", quoted(name), "];\n");
     if (const auto it = sources.find(value); it != sources.end()) {
-      out += str_cat("  ", it->second, " -> out", number, " [label=",
-                     quoted(edge_label(*value, layouts, mesh)), "];\n");
+      out += str_cat("  ", it->second, " -> out", number,
+                     " [label=", quoted(edge_label(*value, layouts, mesh)), "];\n");
     }
     ++number;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "compiler/cost.h"
@@ -52,9 +53,8 @@ Spread over_ranks(const CompiledModel& model, F&& of_rank) {
 }
 
 Spread sent(const ExchangeInfo& exchange, const CompiledModel& model, const SymbolMap& sizes) {
-  return over_ranks(model, [&](int rank) {
-    return bytes_of_rank(exchange.sent_bytes, rank, model, sizes);
-  });
+  return over_ranks(
+      model, [&](int rank) { return bytes_of_rank(exchange.sent_bytes, rank, model, sizes); });
 }
 
 Spread flops(const Graph& graph, const CompiledModel& model, const SymbolMap& sizes) {
@@ -96,7 +96,8 @@ std::string human(double number) {
 
 std::string sizes_text(const SymbolMap& sizes) {
   std::string text;
-  for (const auto& [name, value] : sizes) text += str_cat(text.empty() ? "" : ", ", name, "=", value);
+  for (const auto& [name, value] : sizes)
+    text += str_cat(text.empty() ? "" : ", ", name, "=", value);
   return text.empty() ? "every symbol = 32" : text + ", other symbols = 32";
 }
 
@@ -120,12 +121,15 @@ std::vector<ExchangeInfo> list_exchanges(const Graph& graph, bool in_prologue) {
 
 std::string explain_text(const CompiledModel& model, const SymbolMap& sizes) {
   const int ranks = model.mesh.num_ranks();
-  std::string out = str_cat("mesh ", ranks == 1 ? std::string("of one rank") : model.mesh.to_string(),
-                            " (", ranks, ranks == 1 ? " rank" : " ranks", ")\n");
+  std::string out =
+      str_cat("mesh ", ranks == 1 ? std::string("of one rank") : model.mesh.to_string(), " (",
+              ranks, ranks == 1 ? " rank" : " ranks", ")\n");
   for (const GlobalTensor& input : model.inputs) {
-    const bool is_invariant = std::find(model.invariant_inputs.begin(), model.invariant_inputs.end(),
-                                        input.name) != model.invariant_inputs.end();
-    out += str_cat("input  ", input.name, ": ", input.type, is_invariant ? "  (invariant)" : "", "\n");
+    const bool is_invariant =
+        std::find(model.invariant_inputs.begin(), model.invariant_inputs.end(), input.name) !=
+        model.invariant_inputs.end();
+    out +=
+        str_cat("input  ", input.name, ": ", input.type, is_invariant ? "  (invariant)" : "", "\n");
   }
   for (const GlobalTensor& output : model.outputs) {
     out += str_cat("output ", output.name, ": ", output.type, "\n");
@@ -141,8 +145,8 @@ std::string explain_text(const CompiledModel& model, const SymbolMap& sizes) {
       if (!node->op().is_exchange) continue;
       const ExchangeInfo& exchange = model.exchanges[next++];
       out += str_cat("    exchange ", exchange.kind, " along ", exchange.axis, " of ",
-                     exchange.values, ": a rank sends ", exchange.sent_bytes, " bytes = ",
-                     human(sent(exchange, model, sizes).largest), "B\n");
+                     exchange.values, ": a rank sends ", exchange.sent_bytes,
+                     " bytes = ", human(sent(exchange, model, sizes).largest), "B\n");
     }
   }
   out += str_cat("\ntotals for ", sizes_text(sizes), "\n");

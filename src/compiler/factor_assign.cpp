@@ -31,8 +31,8 @@ std::size_t leading(const std::vector<int>& dim, const std::vector<int>& factors
 bool stand_in_front(const DimFactors& operand, const std::vector<int>& factors) {
   int dims = 0;
   for (const std::vector<int>& dim : operand) {
-    const auto held = std::count_if(dim.begin(), dim.end(),
-                                    [&](int index) { return contains(factors, index); });
+    const auto held =
+        std::count_if(dim.begin(), dim.end(), [&](int index) { return contains(factors, index); });
     if (held == 0) continue;
     if (++dims > 1 || leading(dim, factors) != static_cast<std::size_t>(held)) return false;
   }
@@ -58,8 +58,10 @@ bool shares_a_dimension(const DimFactors& operand, const FactorSplit& a, const F
   for (const std::vector<int>& dim : operand) {
     if (leading(dim, a.factors) > 0 && leading(dim, b.factors) > 0) return true;
     // The second axis would split a dimension whose major part the first has cut.
-    const bool has_a = std::any_of(dim.begin(), dim.end(), [&](int i) { return contains(a.factors, i); });
-    const bool has_b = std::any_of(dim.begin(), dim.end(), [&](int i) { return contains(b.factors, i); });
+    const bool has_a =
+        std::any_of(dim.begin(), dim.end(), [&](int i) { return contains(a.factors, i); });
+    const bool has_b =
+        std::any_of(dim.begin(), dim.end(), [&](int i) { return contains(b.factors, i); });
     if (has_a && has_b) return true;
   }
   return false;
@@ -120,8 +122,8 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
     out.units = split.units;
     out.replicas = split.replicas;
     if (count < split.factors.size()) {
-      const Dim held = size_of(map, {split.factors.begin(), split.factors.begin() +
-                                                                static_cast<std::ptrdiff_t>(count)});
+      const Dim held = size_of(
+          map, {split.factors.begin(), split.factors.begin() + static_cast<std::ptrdiff_t>(count)});
       if (!exact_div(held, split.units)) {
         const auto replicas = exact_div(split.units, held);
         if (!replicas || !replicas->is_constant()) return std::nullopt;

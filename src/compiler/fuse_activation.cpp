@@ -103,7 +103,8 @@ Value* climb_to_gelu(const Graph& graph, Value* one_plus, const Value* x) {
     if (user->type() != "Mul" && user->type() != "Div") return nullptr;
     const bool current_is_left = user->input(0) == current;
     const auto other = power_of(user->input(current_is_left ? 1 : 0), x);
-    if (!other || (user->type() == "Div" && (!current_is_left || other->power != 0))) return nullptr;
+    if (!other || (user->type() == "Div" && (!current_is_left || other->power != 0)))
+      return nullptr;
     met.scalar = user->type() == "Div" ? met.scalar / other->scalar : met.scalar * other->scalar;
     met.power += other->power;
     current = user->output();

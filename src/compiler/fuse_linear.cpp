@@ -15,7 +15,8 @@ std::string activation_of(const Node& node) {
   if (type == "Silu") return "silu";
   if (type == "Sigmoid") return "sigmoid";
   if (type == "Tanh") return "tanh";
-  if (type == "Gelu") return node.attr_string("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu";
+  if (type == "Gelu")
+    return node.attr_string("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu";
   return "";
 }
 

@@ -212,10 +212,9 @@ class RegionBuilder {
                                   {{node->output()->dtype(), {}}});
       scalars.emplace(node->output(), twin->output());
       const auto& users = node->output()->users();
-      const bool is_result =
-          is_graph_output(graph_, node->output()) ||
-          std::any_of(users.begin(), users.end(),
-                      [&](const Node* user) { return !inside.contains(user); });
+      const bool is_result = is_graph_output(graph_, node->output()) ||
+                             std::any_of(users.begin(), users.end(),
+                                         [&](const Node* user) { return !inside.contains(user); });
       if (is_result) {
         results.push_back(node->output());
         body->add_output(twin->output());
@@ -224,8 +223,9 @@ class RegionBuilder {
     GraphBuilder b(&graph_, options_.registry);
     b.set_insertion_point(members.back());
     b.set_name(members.back()->name());
-    const auto outputs = b.ops("Pointwise", operands, {{"body", std::shared_ptr<const Graph>(body)}},
-                               static_cast<int>(results.size()));
+    const auto outputs =
+        b.ops("Pointwise", operands, {{"body", std::shared_ptr<const Graph>(body)}},
+              static_cast<int>(results.size()));
     TUTTI_RETURN_IF_ERROR(b.status());
     for (std::size_t i = 0; i < results.size(); ++i) {
       outputs[i]->set_symbolic(results[i]->symbolic());
@@ -256,7 +256,8 @@ void restore_order(Graph& graph) {
       }
       bool ready = true;
       for (const Value* input : node->inputs()) {
-        if (input == nullptr || input->producer() == nullptr || placed.contains(input->producer())) {
+        if (input == nullptr || input->producer() == nullptr ||
+            placed.contains(input->producer())) {
           continue;
         }
         stack.push_back(input->producer());
@@ -278,7 +279,8 @@ Status fuse_pointwise(Graph& graph, const CompileOptions& options) {
   const std::vector<Region> regions = RegionFinder(graph).find();
   RegionBuilder builder(graph, options);
   std::map<const Node*, int> position;
-  for (const auto& node : graph.nodes()) position.emplace(node.get(), static_cast<int>(position.size()));
+  for (const auto& node : graph.nodes())
+    position.emplace(node.get(), static_cast<int>(position.size()));
   for (const Region& region : regions) {
     if (region.nodes.size() < 2) continue;
     std::vector<Node*> members = region.nodes;

@@ -10,10 +10,10 @@ namespace {
 
 // What a value depends on, over all paths.
 struct Dependence {
-  bool varies = false;      // an input that is not invariant
-  bool has_input = false;   // any input
-  bool has_work = false;    // a product, attention, norm, ..
-  bool computes = false;    // any arithmetic, or a slice by rank
+  bool varies = false;     // an input that is not invariant
+  bool has_input = false;  // any input
+  bool has_work = false;   // a product, attention, norm, ..
+  bool computes = false;   // any arithmetic, or a slice by rank
 };
 
 bool moves_only(const Node& node) {
@@ -87,9 +87,8 @@ Result<Hoisted> hoist(const Graph& graph, const std::vector<std::string>& invari
       if (!is_worth_it) continue;
       const bool is_on_border =
           graph_outputs.contains(value) ||
-          std::any_of(value->users().begin(), value->users().end(), [&](const Node* user) {
-            return dependences.at(user->output()).varies;
-          });
+          std::any_of(value->users().begin(), value->users().end(),
+                      [&](const Node* user) { return dependences.at(user->output()).varies; });
       if (is_on_border) mark_cone(value, &hoisted);
     }
   }

@@ -1,4 +1,5 @@
-// Splits an SPMD graph into what depends on inputs that stay the same over many calls, and the rest.
+// Splits an SPMD graph into what depends on inputs that stay the same over many calls, and the
+// rest.
 #pragma once
 
 #include "compiler/compile.h"

@@ -12,8 +12,7 @@ Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& opt
   for (int axis = 0; axis < axes; ++axis) {
     if (options.mesh.size(axis) == 1) continue;
     TUTTI_ASSIGN_OR_RETURN(const AxisSeeds seeds, seeds_for_axis(graph, options, axis));
-    const Labels labels =
-        spread_labels(graph, options.mesh, axis, maps, sharding, seeds.labels);
+    const Labels labels = spread_labels(graph, options.mesh, axis, maps, sharding, seeds.labels);
     choose_splits(graph, options, axis, maps, labels, seeds.prefer_heads, &sharding);
     for (const auto& [value, split] : labels) sharding.preferred[value].set(split);
   }

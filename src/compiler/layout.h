@@ -10,7 +10,8 @@ namespace tutti {
 
 // Two steps an axis. Labels spread from the seeds along factors, forwards and backwards, to a fixed
 // point: a label says which dimension of a value the axis would split. Then each node takes the
-// split that its labelled operands ask for where that moves nothing, and the cheapest one otherwise.
+// split that its labelled operands ask for where that moves nothing, and the cheapest one
+// otherwise.
 Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options);
 
 using FactorMaps = std::map<const Node*, FactorMap>;

@@ -38,9 +38,13 @@ std::optional<ScalarOperand> with_scalar(const Node* node, std::string_view type
   return std::nullopt;
 }
 
-bool nearly(double a, double b) { return std::abs(a - b) <= 1e-3 * std::max(std::abs(a), std::abs(b)); }
+bool nearly(double a, double b) {
+  return std::abs(a - b) <= 1e-3 * std::max(std::abs(a), std::abs(b));
+}
 
-std::vector<std::int64_t> permutation_of(const Node& transpose) { return transpose.attr_ints("perm"); }
+std::vector<std::int64_t> permutation_of(const Node& transpose) {
+  return transpose.attr_ints("perm");
+}
 
 std::vector<std::int64_t> inverse_permutation(const std::vector<std::int64_t>& perm) {
   std::vector<std::int64_t> inverse(perm.size());

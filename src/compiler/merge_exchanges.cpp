@@ -60,8 +60,8 @@ Status merge_group(Partitioned& model, const std::vector<Node*>& group,
   GraphBuilder b(&graph, options.registry);
   b.set_insertion_point(group.back());
   b.set_name(last.name());
-  const std::vector<Value*> merged = b.ops("AllToAll", inputs, std::move(attributes),
-                                           static_cast<int>(inputs.size()));
+  const std::vector<Value*> merged =
+      b.ops("AllToAll", inputs, std::move(attributes), static_cast<int>(inputs.size()));
   TUTTI_RETURN_IF_ERROR(b.status());
   const int position = positions->at(group.back());
   for (const Node* node : group) positions->erase(node);

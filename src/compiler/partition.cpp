@@ -66,8 +66,8 @@ class Partitioner {
     const std::vector<Value*> outputs =
         builder_.ops(node.type(), std::move(inputs), local_attributes(node, local),
                      static_cast<int>(node.outputs().size()));
-    TUTTI_RETURN_IF_ERROR(builder_.status().with_context(
-        str_cat("piece of ", node.describe(), " with rule ", map)));
+    TUTTI_RETURN_IF_ERROR(
+        builder_.status().with_context(str_cat("piece of ", node.describe(), " with rule ", map)));
     out_.origins.emplace(outputs[0]->producer(), &node);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const Value* whole = node.output(i);

@@ -52,7 +52,8 @@ bool is_reduction(const FactorMap& map, const FactorSplit& split);
 
 // All splits along one parallel factor or one reduction, and those that add query groups to
 // key/value groups (g, then (g r) with c units for each g) for `ranks` ranks.
-std::vector<FactorSplit> possible_splits(const FactorMap& map, const NodeSharding& taken, int ranks);
+std::vector<FactorSplit> possible_splits(const FactorMap& map, const NodeSharding& taken,
+                                         int ranks);
 
 // What a node reads and makes under all its splits.
 Layout input_layout(const FactorMap& map, std::size_t input, const NodeSharding& sharding);

@@ -145,7 +145,8 @@ bool simplify_once(Graph& graph, const CompileOptions& options, Status* status) 
       changed = true;
       continue;
     }
-    if (node->outputs().size() != 1 || node->inputs().empty() || node->input(0) == nullptr) continue;
+    if (node->outputs().size() != 1 || node->inputs().empty() || node->input(0) == nullptr)
+      continue;
     b.set_insertion_point(node);
     b.set_name(node->name());
     Value* y = merged_movement(b, *node);

@@ -37,7 +37,8 @@ Value* untransposed_operand(GraphBuilder& b, Value* value, const Permutation& pe
   }
   Shape shape = permuted(full, inverse);
   // Leading 1s say nothing.
-  while (shape.size() > 1 && shape.size() > value->rank() && shape[0].is(1)) shape.erase(shape.begin());
+  while (shape.size() > 1 && shape.size() > value->rank() && shape[0].is(1))
+    shape.erase(shape.begin());
   return b.reshape(value, std::move(shape));
 }
 

@@ -8,8 +8,9 @@ std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& 
                                              const Labels& labels, const NodeSharding& taken,
                                              int ranks) {
   std::optional<FactorSplit> reduction;
-  const auto from_operands = [&](const std::vector<Value*>& values,
-                                 const std::vector<DimFactors>& rows) -> std::optional<FactorSplit> {
+  const auto from_operands =
+      [&](const std::vector<Value*>& values,
+          const std::vector<DimFactors>& rows) -> std::optional<FactorSplit> {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto label = values[i] == nullptr ? labels.end() : labels.find(values[i]);
       if (label == labels.end()) continue;

@@ -38,8 +38,9 @@ void seed_cfg(const Graph& graph, int axis, AxisSeeds* seeds) {
 Status check_seed(const Graph& graph, const LayoutSeed& seed) {
   const Value* value = graph.find_value(seed.value);
   if (value == nullptr) {
-    return not_found("seed '", seed.value, ":", seed.dim, "=", seed.axis,
-                     "': the simplified graph has no value of this name; `tutti inspect` lists them");
+    return not_found(
+        "seed '", seed.value, ":", seed.dim, "=", seed.axis,
+        "': the simplified graph has no value of this name; `tutti inspect` lists them");
   }
   if (seed.dim < 0 || seed.dim >= static_cast<int>(value->rank())) {
     return invalid_argument("seed '", seed.value, "': dimension ", seed.dim, " is outside [0, ",
@@ -85,9 +86,9 @@ std::optional<Dim> batch_size(const Graph& graph) {
       ++it->second;
     }
   }
-  const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-    return a.second < b.second;
-  });
+  const auto best =
+      std::max_element(counts.begin(), counts.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
   if (best == counts.end()) return std::nullopt;
   return best->first;
 }

@@ -62,9 +62,9 @@ class Verifier {
     std::set<int> dims;
     std::set<int> axes;
     for (const Split& split : layout->layout.splits) {
-      if (split.dim < 0 || split.dim >= static_cast<int>(expected.size()) ||
-          split.axis < 0 || split.axis >= static_cast<int>(mesh_.axes().size()) ||
-          !dims.insert(split.dim).second || !axes.insert(split.axis).second) {
+      if (split.dim < 0 || split.dim >= static_cast<int>(expected.size()) || split.axis < 0 ||
+          split.axis >= static_cast<int>(mesh_.axes().size()) || !dims.insert(split.dim).second ||
+          !axes.insert(split.axis).second) {
         return internal_error("'", value.name(), "' has an impossible layout");
       }
       Dim& size = expected[static_cast<std::size_t>(split.dim)];
@@ -238,7 +238,8 @@ class Verifier {
 
   static Dim size_of(const FactorMap& map, const std::vector<int>& factors) {
     Dim size = 1;
-    for (const int factor : factors) size = size * map.factors[static_cast<std::size_t>(factor)].size;
+    for (const int factor : factors)
+      size = size * map.factors[static_cast<std::size_t>(factor)].size;
     return size;
   }
 
@@ -271,7 +272,8 @@ class Verifier {
       for (std::size_t d = 0; d < rows[i].size(); ++d) {
         for (std::size_t j = 0; j < rows[i][d].size(); ++j) {
           const auto& assigned = assignment.factors;
-          if (std::find(assigned.begin(), assigned.end(), rows[i][d][j]) == assigned.end()) continue;
+          if (std::find(assigned.begin(), assigned.end(), rows[i][d][j]) == assigned.end())
+            continue;
           const bool continues = holder < 0 || holder == static_cast<int>(d);
           if (!continues || j != held || assigned[held] != rows[i][d][j]) return false;
           holder = static_cast<int>(d);

@@ -7,7 +7,8 @@
 namespace tutti {
 namespace {
 
-// The mesh axis of an exchange: what a rank's coordinate along it is called, and how many there are.
+// The mesh axis of an exchange: what a rank's coordinate along it is called, and how many there
+// are.
 struct AxisRef {
   Dim rank;
   std::int64_t ranks = 1;
@@ -104,9 +105,9 @@ Result<std::vector<TensorType>> infer_all_to_all(const Node& node, int num_outpu
   const Shape from_units = node.attr_dims("from_units");
   const Shape to_units = node.attr_dims("to_units");
   const Shape sizes = node.attr_dims("sizes");
-  for (const std::size_t length : {from_dims.size(), from_replicas.size(), to_dims.size(),
-                                   to_replicas.size(), from_units.size(), to_units.size(),
-                                   sizes.size()}) {
+  for (const std::size_t length :
+       {from_dims.size(), from_replicas.size(), to_dims.size(), to_replicas.size(),
+        from_units.size(), to_units.size(), sizes.size()}) {
     if (length != count) {
       return invalid_argument("an attribute lists ", length, " elements for ", count, " inputs");
     }

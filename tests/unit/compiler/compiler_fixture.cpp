@@ -9,7 +9,8 @@ namespace tutti {
 namespace {
 
 // "%name" ends where no name character follows.
-std::string replace_names(const std::string& line, const std::map<std::string, std::string>& names) {
+std::string replace_names(const std::string& line,
+                          const std::map<std::string, std::string>& names) {
   std::string out;
   for (std::size_t i = 0; i < line.size();) {
     if (line[i] != '%') {
@@ -17,8 +18,9 @@ std::string replace_names(const std::string& line, const std::map<std::string, s
       continue;
     }
     std::size_t end = i + 1;
-    while (end < line.size() && (std::isalnum(static_cast<unsigned char>(line[end])) != 0 ||
-                                 std::string_view("_./").find(line[end]) != std::string_view::npos)) {
+    while (end < line.size() &&
+           (std::isalnum(static_cast<unsigned char>(line[end])) != 0 ||
+            std::string_view("_./").find(line[end]) != std::string_view::npos)) {
       ++end;
     }
     const std::string name = line.substr(i + 1, end - i - 1);

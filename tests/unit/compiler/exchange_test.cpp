@@ -48,24 +48,29 @@ TEST_F(ExchangeTest, PiecesOfTheWrongSizeAreErrors) {
   EXPECT_THAT(error_of(R"(graph @g (%x: f32[7, 8]) {
     %p = ShardSlice(%x) {axis = "cp", ranks = 2, dim = 0, units = dims[2]}
     return %p
-  })"), HasSubstr("size 7 is not a whole number of 2 units"));
+  })"),
+              HasSubstr("size 7 is not a whole number of 2 units"));
   EXPECT_THAT(error_of(R"(graph @g (%x: f32[7, 8]) {
     %p = AllGather(%x) {axis = "cp", ranks = 2, dim = 0, units = dims[7], size = dims[7]}
     return %p
-  })"), AllOf(HasSubstr("has size 7"), HasSubstr("part(7,2,rank.cp)")));
+  })"),
+              AllOf(HasSubstr("has size 7"), HasSubstr("part(7,2,rank.cp)")));
   EXPECT_THAT(error_of(R"(graph @g (%x: f32[7, 8]) {
     %p = ShardSlice(%x) {axis = "cp", ranks = 2, dim = 2, units = dims[7]}
     return %p
-  })"), HasSubstr("dimension 2 is outside [0, 2)"));
+  })"),
+              HasSubstr("dimension 2 is outside [0, 2)"));
   EXPECT_THAT(error_of(R"(graph @g (%x: f32[4, 8]) {
     %p = AllToAll(%x) {axis = "cp", ranks = 2, from_dims = [0], from_units = dims[8],
       from_replicas = [1], to_dims = [0], to_units = dims[8], to_replicas = [1], sizes = dims[8]}
     return %p
-  })"), HasSubstr("to the same dimension"));
+  })"),
+              HasSubstr("to the same dimension"));
   EXPECT_THAT(error_of(R"(graph @g (%x: f32[4, 8]) {
     %p = AllReduce(%x) {axis = "cp", ranks = 2, op = "product"}
     return %p
-  })"), HasSubstr("'product', expected sum, max or min"));
+  })"),
+              HasSubstr("'product', expected sum, max or min"));
 }
 
 class ConversionTest : public CompilerTest {
@@ -121,10 +126,11 @@ TEST_F(ConversionTest, SlicesComeBeforeGathers) {
 
 // Counts, element by element, what ranks lack after a conversion.
 std::int64_t lacking_elements(std::int64_t rows, std::int64_t columns, int ranks,
-                              std::int64_t from_units, std::int64_t to_units, std::int64_t replicas) {
+                              std::int64_t from_units, std::int64_t to_units,
+                              std::int64_t replicas) {
   std::int64_t count = 0;
-  const auto owners = [&](std::int64_t index, std::int64_t size, std::int64_t units, std::int64_t copies,
-                          int rank) {
+  const auto owners = [&](std::int64_t index, std::int64_t size, std::int64_t units,
+                          std::int64_t copies, int rank) {
     const std::int64_t unit = index / (size / units);
     std::int64_t held = 0;
     for (std::int64_t stand = unit * copies; stand < (unit + 1) * copies; ++stand) {
@@ -149,7 +155,8 @@ TEST_F(ConversionTest, BytesOfAnAllToAllAreWhatTheRanksLack) {
     for (const auto& [rows, columns, units, replicas] :
          {std::tuple{16, 8, 8, 1}, {17, 8, 8, 1}, {5, 12, 4, 1}, {9, 8, 4, 2}, {3, 6, 2, 4}}) {
       const Mesh mesh = *Mesh::parse(str_cat("cp=", ranks));
-      ConversionStep step{StepKind::kAllToAll, 0, {0, 0, Dim(rows), 1}, {1, 0, Dim(units), replicas}};
+      ConversionStep step{
+          StepKind::kAllToAll, 0, {0, 0, Dim(rows), 1}, {1, 0, Dim(units), replicas}};
       const Layout before = split(0, rows);
       const Dim sent = sent_elements(step, {rows, columns}, before, mesh);
       std::int64_t total = 0;
@@ -159,7 +166,8 @@ TEST_F(ConversionTest, BytesOfAnAllToAllAreWhatTheRanksLack) {
         total += *sent.evaluate(symbols);
       }
       EXPECT_EQ(total, lacking_elements(rows, columns, ranks, rows, units, replicas))
-          << ranks << " ranks, [" << rows << ", " << columns << "] to " << units << " units x " << replicas;
+          << ranks << " ranks, [" << rows << ", " << columns << "] to " << units << " units x "
+          << replicas;
     }
   }
 }
@@ -185,15 +193,17 @@ TEST_F(ReportTest, ExplainNamesEveryValueAndExchange) {
 TEST_F(ReportTest, JsonHoldsTheSame) {
   const auto model = compile_text(ToyTransformer().text(), options("cp=4"));
   const std::string text = explain_json(model, {{"batch", 2}});
-  EXPECT_THAT(text, AllOf(HasSubstr("\"mesh\": \"cp=4\""), HasSubstr("\"kind\": \"AllToAll\""),
-                          HasSubstr("\"sent_bytes_all_ranks\""), HasSubstr("\"flops_replicated\"")));
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("\"mesh\": \"cp=4\""), HasSubstr("\"kind\": \"AllToAll\""),
+                    HasSubstr("\"sent_bytes_all_ranks\""), HasSubstr("\"flops_replicated\"")));
 }
 
 TEST_F(ReportTest, DotHasABoxForEveryNode) {
   const auto model = compile_text(ToyTransformer().text(), options("cp=4"));
   const std::string dot = to_dot(*model.main, model.layouts, model.mesh);
   std::size_t boxes = 0;
-  for (std::size_t at = dot.find("[label=\""); at != std::string::npos; at = dot.find("[label=\"", at + 1)) {
+  for (std::size_t at = dot.find("[label=\""); at != std::string::npos;
+       at = dot.find("[label=\"", at + 1)) {
     ++boxes;
   }
   EXPECT_GE(boxes, model.main->nodes().size());

@@ -23,7 +23,8 @@ TEST_F(FuseActivationTest, ANumberTimesItsSigmoid) {
     %s = Sigmoid(%x)
     %y = Mul(%s, %x)
     return %y
-  })", kSilu);
+  })",
+              kSilu);
 }
 
 TEST_F(FuseActivationTest, ANumberOverOnePlusExp) {
@@ -34,7 +35,8 @@ TEST_F(FuseActivationTest, ANumberOverOnePlusExp) {
     %d = Add(%e, %one)
     %y = Div(%x, %d)
     return %y
-  })", kSilu);
+  })",
+              kSilu);
 }
 
 TEST_F(FuseActivationTest, TheSigmoidOfAnotherValueIsAGate) {
@@ -47,12 +49,11 @@ TEST_F(FuseActivationTest, TheSigmoidOfAnotherValueIsAGate) {
 }
 
 TEST_F(FuseActivationTest, GeluWithErfInAnyOrderOfItsFactors) {
-  for (const std::string_view tail : {
-           "%a = Mul(%x, %p)\n %y = Mul(%a, %half)",
-           "%a = Mul(%x, %half)\n %y = Mul(%a, %p)",
-           "%a = Mul(%half, %p)\n %y = Mul(%x, %a)",
-           "%a = Mul(%p, %x)\n %y = Div(%a, %two)"}) {
-    expect_pass(fuse_activation, str_cat(R"(graph @g (%x: f32[n, 4]) {
+  for (const std::string_view tail :
+       {"%a = Mul(%x, %p)\n %y = Mul(%a, %half)", "%a = Mul(%x, %half)\n %y = Mul(%a, %p)",
+        "%a = Mul(%half, %p)\n %y = Mul(%x, %a)", "%a = Mul(%p, %x)\n %y = Div(%a, %two)"}) {
+    expect_pass(fuse_activation,
+                str_cat(R"(graph @g (%x: f32[n, 4]) {
       %one = constant f32[] [1.0]
       %half = constant f32[] [0.5]
       %two = constant f32[] [2.0]
@@ -60,7 +61,9 @@ TEST_F(FuseActivationTest, GeluWithErfInAnyOrderOfItsFactors) {
       %u = Div(%x, %root)
       %e = Erf(%u)
       %p = Add(%e, %one)
-      )", tail, "\n return %y\n}"), kGelu);
+      )",
+                        tail, "\n return %y\n}"),
+                kGelu);
   }
 }
 
@@ -76,7 +79,8 @@ TEST_F(FuseActivationTest, GeluOfAProductKeepsTheProduct) {
     %h = Mul(%x, %half)
     %y = Mul(%h, %p)
     return %y
-  })", R"(graph @g (%a: f32[n, 4], %b: f32[n, 4]) {
+  })",
+              R"(graph @g (%a: f32[n, 4], %b: f32[n, 4]) {
     %x = Mul(%a, %b)
     %y = Gelu(%x) {approximate = "none"}
     return %y
@@ -84,25 +88,28 @@ TEST_F(FuseActivationTest, GeluOfAProductKeepsTheProduct) {
 }
 
 TEST_F(FuseActivationTest, GeluWithTanhInBothSpellings) {
-  for (const std::string_view inner : {
-           "%c = Pow(%x, %three)\n %k = Mul(%c, %cubic)\n %s = Add(%x, %k)\n %w = Mul(%s, %scale)",
-           "%c = Mul(%x, %x)\n %d = Mul(%c, %x)\n %k = Mul(%cubic, %d)\n %s = Add(%k, %x)\n"
-           " %w = Mul(%scale, %s)",
-           "%c = Mul(%x, %x)\n %k = Mul(%c, %cubic)\n %s = Add(%k, %one)\n %v = Mul(%x, %scale)\n"
-           " %w = Mul(%v, %s)"}) {
-    expect_pass(fuse_activation, str_cat(R"(graph @g (%x: f32[n, 4]) {
+  for (const std::string_view inner :
+       {"%c = Pow(%x, %three)\n %k = Mul(%c, %cubic)\n %s = Add(%x, %k)\n %w = Mul(%s, %scale)",
+        "%c = Mul(%x, %x)\n %d = Mul(%c, %x)\n %k = Mul(%cubic, %d)\n %s = Add(%k, %x)\n"
+        " %w = Mul(%scale, %s)",
+        "%c = Mul(%x, %x)\n %k = Mul(%c, %cubic)\n %s = Add(%k, %one)\n %v = Mul(%x, %scale)\n"
+        " %w = Mul(%v, %s)"}) {
+    expect_pass(fuse_activation,
+                str_cat(R"(graph @g (%x: f32[n, 4]) {
       %one = constant f32[] [1.0]
       %half = constant f32[] [0.5]
       %three = constant f32[] [3.0]
       %cubic = constant f32[] [0.044715]
       %scale = constant f32[] [0.79788458]
-      )", inner, R"(
+      )",
+                        inner, R"(
       %t = Tanh(%w)
       %p = Add(%t, %one)
       %h = Mul(%x, %half)
       %y = Mul(%h, %p)
       return %y
-    })"), kGeluTanh);
+    })"),
+                kGeluTanh);
   }
 }
 

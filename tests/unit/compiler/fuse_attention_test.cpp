@@ -19,14 +19,17 @@ const std::string kPlain =
     with_head("%y = Attention(%q, %k, %v) {layout = \"bhsd\", scale = 0.25}");
 
 TEST_F(FuseAttentionTest, ScaledScores) {
-  for (const std::string_view scaled : {"%c = Mul(%a, %scale)", "%c = Div(%a, %four)",
-                                        "%c = Mul(%scale, %a)"}) {
-    expect_pass(fuse_attention, with_head(str_cat(R"(
+  for (const std::string_view scaled :
+       {"%c = Mul(%a, %scale)", "%c = Div(%a, %four)", "%c = Mul(%scale, %a)"}) {
+    expect_pass(fuse_attention,
+                with_head(str_cat(R"(
       %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
       %a = MatMul(%q, %kt)
-      )", scaled, R"(
+      )",
+                                  scaled, R"(
       %p = Softmax(%c) {axis = 3}
-      %y = MatMul(%p, %v))")), kPlain);
+      %y = MatMul(%p, %v))")),
+                kPlain);
   }
 }
 
@@ -36,7 +39,8 @@ TEST_F(FuseAttentionTest, ScaleOnTheQueries) {
     %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
     %a = MatMul(%qs, %kt)
     %p = Softmax(%a) {axis = 3}
-    %y = MatMul(%p, %v))"), kPlain);
+    %y = MatMul(%p, %v))"),
+              kPlain);
 }
 
 TEST_F(FuseAttentionTest, ARootOfTheScaleOnQueriesAndKeysBeforeOrAfterTheirTranspose) {
@@ -46,14 +50,16 @@ TEST_F(FuseAttentionTest, ARootOfTheScaleOnQueriesAndKeysBeforeOrAfterTheirTrans
     %ks = Mul(%kt, %root)
     %a = MatMul(%qs, %ks)
     %p = Softmax(%a) {axis = 3}
-    %y = MatMul(%p, %v))"), kPlain);
+    %y = MatMul(%p, %v))"),
+              kPlain);
   expect_pass(fuse_attention, with_head(R"(
     %qs = Mul(%q, %root)
     %ks = Mul(%k, %root)
     %kt = Transpose(%ks) {perm = [0, 1, 3, 2]}
     %a = MatMul(%qs, %kt)
     %p = Softmax(%a) {axis = 3}
-    %y = MatMul(%p, %v))"), kPlain);
+    %y = MatMul(%p, %v))"),
+              kPlain);
 }
 
 TEST_F(FuseAttentionTest, AnAddedMaskGoesIn) {
@@ -64,7 +70,7 @@ TEST_F(FuseAttentionTest, AnAddedMaskGoesIn) {
     %m = Add(%c, %mask)
     %p = Softmax(%m) {axis = 3}
     %y = MatMul(%p, %v))"),
-    with_head("%y = Attention(%q, %k, %v, %mask) {layout = \"bhsd\", scale = 0.25}"));
+              with_head("%y = Attention(%q, %k, %v, %mask) {layout = \"bhsd\", scale = 0.25}"));
 }
 
 TEST_F(FuseAttentionTest, AMaskThatIsScaledTooStaysDecomposed) {
@@ -86,7 +92,7 @@ TEST_F(FuseAttentionTest, AWhereMaskGoesInAsBool) {
     %m = Where(%open, %c, %closed)
     %p = Softmax(%m) {axis = 3}
     %y = MatMul(%p, %v))"),
-    with_head("%y = Attention(%q, %k, %v, %open) {layout = \"bhsd\", scale = 0.25}"));
+              with_head("%y = Attention(%q, %k, %v, %open) {layout = \"bhsd\", scale = 0.25}"));
   expect_pass(fuse_attention, with_head(R"(
     %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
     %a = MatMul(%q, %kt)
@@ -94,8 +100,8 @@ TEST_F(FuseAttentionTest, AWhereMaskGoesInAsBool) {
     %m = Where(%open, %closed, %c)
     %p = Softmax(%m) {axis = 3}
     %y = MatMul(%p, %v))"),
-    with_head("%n = Not(%open)\n"
-              "%y = Attention(%q, %k, %v, %n) {layout = \"bhsd\", scale = 0.25}"));
+              with_head("%n = Not(%open)\n"
+                        "%y = Attention(%q, %k, %v, %n) {layout = \"bhsd\", scale = 0.25}"));
 }
 
 TEST_F(FuseAttentionTest, ASoftmaxOverQueriesIsNoAttention) {
@@ -119,7 +125,8 @@ TEST_F(FuseAttentionTest, WeightsThatAreAnOutputStay) {
 }
 
 TEST_F(FuseAttentionTest, SoftmaxInAWiderTypeIsTheKernelsAffair) {
-  expect_pass(fuse_attention, R"(graph @g (%q: f16[b, 8, s, 16], %k: f16[b, 8, t, 16], %v: f16[b, 8, t, 16]) {
+  expect_pass(fuse_attention,
+              R"(graph @g (%q: f16[b, 8, s, 16], %k: f16[b, 8, t, 16], %v: f16[b, 8, t, 16]) {
     %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
     %a = MatMul(%q, %kt)
     %w = Cast(%a) {to = "f32"}
@@ -127,20 +134,23 @@ TEST_F(FuseAttentionTest, SoftmaxInAWiderTypeIsTheKernelsAffair) {
     %n = Cast(%p) {to = "f16"}
     %y = MatMul(%n, %v)
     return %y
-  })", R"(graph @g (%q: f16[b, 8, s, 16], %k: f16[b, 8, t, 16], %v: f16[b, 8, t, 16]) {
+  })",
+              R"(graph @g (%q: f16[b, 8, s, 16], %k: f16[b, 8, t, 16], %v: f16[b, 8, t, 16]) {
     %y = Attention(%q, %k, %v) {layout = "bhsd", scale = 1.0}
     return %y
   })");
 }
 
 TEST_F(FuseAttentionTest, MergedBatchAndHeadsCountAsHeads) {
-  expect_pass(fuse_attention, R"(graph @g (%q: f32[m, s, 16], %k: f32[m, t, 16], %v: f32[m, t, 16]) {
+  expect_pass(fuse_attention,
+              R"(graph @g (%q: f32[m, s, 16], %k: f32[m, t, 16], %v: f32[m, t, 16]) {
     %kt = Transpose(%k) {perm = [0, 2, 1]}
     %a = MatMul(%q, %kt)
     %p = Softmax(%a) {axis = 2}
     %y = MatMul(%p, %v)
     return %y
-  })", R"(graph @g (%q: f32[m, s, 16], %k: f32[m, t, 16], %v: f32[m, t, 16]) {
+  })",
+              R"(graph @g (%q: f32[m, s, 16], %k: f32[m, t, 16], %v: f32[m, t, 16]) {
     %q4 = Reshape(%q) {shape = dims[1, m, s, 16]}
     %k4 = Reshape(%k) {shape = dims[1, m, t, 16]}
     %v4 = Reshape(%v) {shape = dims[1, m, t, 16]}
@@ -151,7 +161,8 @@ TEST_F(FuseAttentionTest, MergedBatchAndHeadsCountAsHeads) {
 }
 
 TEST_F(FuseAttentionTest, ExpandedKeyValueHeadsAreTakenUnexpanded) {
-  expect_pass(fuse_attention, R"(graph @g (%q: f32[b, 8, s, 16], %k: f32[b, 4, t, 16], %v: f32[b, 4, t, 16]) {
+  expect_pass(fuse_attention,
+              R"(graph @g (%q: f32[b, 8, s, 16], %k: f32[b, 4, t, 16], %v: f32[b, 4, t, 16]) {
     %k5 = Reshape(%k) {shape = dims[b, 4, 1, t, 16]}
     %ke = Expand(%k5) {shape = dims[b, 4, 2, t, 16]}
     %k8 = Reshape(%ke) {shape = dims[b, 8, t, 16]}
@@ -163,7 +174,8 @@ TEST_F(FuseAttentionTest, ExpandedKeyValueHeadsAreTakenUnexpanded) {
     %p = Softmax(%a) {axis = 3}
     %y = MatMul(%p, %v8)
     return %y
-  })", R"(graph @g (%q: f32[b, 8, s, 16], %k: f32[b, 4, t, 16], %v: f32[b, 4, t, 16]) {
+  })",
+              R"(graph @g (%q: f32[b, 8, s, 16], %k: f32[b, 4, t, 16], %v: f32[b, 4, t, 16]) {
     %k5 = Reshape(%k) {shape = dims[b, 4, 1, t, 16]}
     %v5 = Reshape(%v) {shape = dims[b, 4, 1, t, 16]}
     %k4 = Reshape(%k5) {shape = dims[b, 4, t, 16]}
@@ -187,7 +199,8 @@ TEST_F(FuseAttentionTest, HeadsRepeatedInTheOtherOrderAreNoGroups) {
 }
 
 TEST_F(FuseAttentionTest, HeadTransposesSinkPastNormsAndRotationIntoTheLayout) {
-  const auto graph = parse(R"(graph @g (%x: f32[b, s, 8, 32], %k: f32[b, s, 8, 32], %cos: f32[s, 16], %sin: f32[s, 16]) {
+  const auto graph = parse(
+      R"(graph @g (%x: f32[b, s, 8, 32], %k: f32[b, s, 8, 32], %cos: f32[s, 16], %sin: f32[s, 16]) {
     %w = constant f32[32] data
     %t = Transpose(%x) {perm = [0, 2, 1, 3]}
     %n = RMSNormalization(%t, %w) {axis = 3, epsilon = 0.0009765625}

@@ -24,7 +24,8 @@ TEST_F(FuseNormTest, RootOfMeanOfPowerThenReciprocal) {
     %n = Mul(%x, %i)
     %y = Mul(%n, %w)
     return %y
-  })", kRms);
+  })",
+              kRms);
 }
 
 TEST_F(FuseNormTest, DivisionByTheRoot) {
@@ -38,13 +39,15 @@ TEST_F(FuseNormTest, DivisionByTheRoot) {
     %n = Div(%x, %r)
     %y = Mul(%w, %n)
     return %y
-  })", kRms);
+  })",
+              kRms);
 }
 
 TEST_F(FuseNormTest, OneOverTheRootAndAPowerOfMinusAHalf) {
   for (const std::string_view inverse :
        {"%r = Sqrt(%e)\n %i = Div(%one, %r)", "%i = Pow(%e, %half)"}) {
-    expect_pass(fuse_norm, str_cat(R"(graph @g (%x: f32[b, s, 4]) {
+    expect_pass(fuse_norm,
+                str_cat(R"(graph @g (%x: f32[b, s, 4]) {
       %w = constant f32[4] data
       %eps = constant f32[] [0.0009765625]
       %one = constant f32[] [1.0]
@@ -52,11 +55,13 @@ TEST_F(FuseNormTest, OneOverTheRootAndAPowerOfMinusAHalf) {
       %sq = Mul(%x, %x)
       %m = Reduce(%sq) {kind = "mean", axes = [2], keepdims = 1}
       %e = Add(%m, %eps)
-      )", inverse, R"(
+      )",
+                        inverse, R"(
       %n = Mul(%i, %x)
       %y = Mul(%n, %w)
       return %y
-    })"), kRms);
+    })"),
+                kRms);
   }
 }
 
@@ -76,7 +81,8 @@ TEST_F(FuseNormTest, CentredFirstIsALayerNorm) {
     %s = Mul(%n, %w)
     %y = Add(%s, %bias)
     return %y
-  })", R"(graph @g (%x: f32[b, s, 4]) {
+  })",
+              R"(graph @g (%x: f32[b, s, 4]) {
     %w = constant f32[4] data
     %bias3 = constant f32[1, 1, 4] data
     %bias = Reshape(%bias3) {shape = dims[4]}
@@ -108,7 +114,8 @@ TEST_F(FuseNormTest, AScaleThatVariesByBatchStaysOutside) {
     %n = Div(%x, %r)
     %y = Mul(%n, %scale)
     return %y
-  })", R"(graph @g (%x: f32[b, s, 4], %scale: f32[b, 1, 4]) {
+  })",
+              R"(graph @g (%x: f32[b, s, 4], %scale: f32[b, 1, 4]) {
     %n = RMSNormalization(%x) {axis = 2, epsilon = 0.0009765625}
     %y = Mul(%n, %scale)
     return %y

@@ -27,7 +27,8 @@ TEST_F(FuseRegionTest, AChainBecomesOneNodeWithAScalarBody) {
     %b = Add(%a, %y)
     %c = Silu(%b)
     return %c
-  })", R"(graph @g (%x: f32[n, 4], %y: f32[4]) {
+  })",
+              R"(graph @g (%x: f32[n, 4], %y: f32[4]) {
     %c = Pointwise(%x, %y) {body = graph (%v0: f32[], %v3: f32[]) {
       %v1 = constant f32[] [2.0]
       %v2 = Mul(%v0, %v1)
@@ -160,7 +161,8 @@ TEST_F(FuseLinearTest, ProductBiasActivationAndResidualAreOneNode) {
     %a = Gelu(%q) {approximate = "tanh"}
     %y = Add(%r, %a)
     return %y
-  })", R"(graph @g (%x: f32[b, s, 8], %r: f32[b, s, 16]) {
+  })",
+              R"(graph @g (%x: f32[b, s, 8], %r: f32[b, s, 16]) {
     %w = constant f32[8, 16] data
     %bias = constant f32[16] data
     %y = Linear(%x, %w, %bias, %r) {activation = "gelu_tanh"}
@@ -174,7 +176,8 @@ TEST_F(FuseLinearTest, ATransposedWeightIsReadTransposed) {
     %t = Transpose(%w) {perm = [1, 0]}
     %p = MatMul(%x, %t)
     return %p
-  })", R"(graph @g (%x: f32[b, 8]) {
+  })",
+              R"(graph @g (%x: f32[b, 8]) {
     %w = constant f32[16, 8] data
     %p = Linear(%x, %w) {transpose_w = 1}
     return %p
@@ -188,7 +191,8 @@ TEST_F(FuseLinearTest, AResultWithTwoUsersKeepsItsOwnNode) {
     %a = Silu(%p)
     %y = Add(%a, %p)
     return %y
-  })", R"(graph @g (%x: f32[b, 8]) {
+  })",
+              R"(graph @g (%x: f32[b, 8]) {
     %w = constant f32[8, 8] data
     %p = Linear(%x, %w)
     %a = Silu(%p)
@@ -213,7 +217,8 @@ TEST_F(FuseLinearTest, ABiasThatVariesAlongTokensIsAResidualOrNothing) {
     %p = MatMul(%x, %w)
     %q = Add(%p, %bias)
     return %q
-  })", R"(graph @g (%x: f32[b, s, 8]) {
+  })",
+              R"(graph @g (%x: f32[b, s, 8]) {
     %w = constant f32[8, 16] data
     %bias = constant f32[1, 4, 16] data
     %p = Linear(%x, %w)

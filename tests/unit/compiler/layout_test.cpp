@@ -1,7 +1,8 @@
+#include "compiler/layout.h"
+
 #include <gmock/gmock.h>
 
 #include "compiler_fixture.h"
-#include "compiler/layout.h"
 #include "toy_transformer.h"
 
 namespace tutti {
@@ -25,7 +26,8 @@ TEST_F(LayoutTest, SelfAttentionTakesTwoExchangesALayerAndCrossAttentionNone) {
   for (const int ranks : {2, 3, 4, 5, 8}) {
     const ToyTransformer toy;
     const auto model = compile_text(toy.text(), options(str_cat("cp=", ranks)));
-    ASSERT_EQ(model.exchanges.size(), static_cast<std::size_t>(2 * toy.layers + 1)) << model.explain;
+    ASSERT_EQ(model.exchanges.size(), static_cast<std::size_t>(2 * toy.layers + 1))
+        << model.explain;
     for (int layer = 0; layer < toy.layers; ++layer) {
       const ExchangeInfo& in = model.exchanges[static_cast<std::size_t>(2 * layer)];
       const ExchangeInfo& out = model.exchanges[static_cast<std::size_t>(2 * layer) + 1];
@@ -118,7 +120,8 @@ TEST_F(LayoutTest, SizesMayBeNumbers) {
   toy.batch = "2";
   for (const int ranks : {2, 3, 4, 8}) {
     const auto model = compile_text(toy.text(), options(str_cat("cp=", ranks)));
-    EXPECT_EQ(model.exchanges.size(), static_cast<std::size_t>(2 * toy.layers + 1)) << model.explain;
+    EXPECT_EQ(model.exchanges.size(), static_cast<std::size_t>(2 * toy.layers + 1))
+        << model.explain;
   }
 }
 
@@ -148,10 +151,11 @@ TEST_F(LayoutTest, TwoAxesSplitBatchAndTokens) {
   for (const std::string_view mesh : {"cfg=2,cp=2", "cp=2,cfg=2", "cfg=2,cp=3"}) {
     const auto model = compile_text(toy.text(), options(mesh));
     std::map<std::string, int> kinds;
-    for (const ExchangeInfo& exchange : model.exchanges) ++kinds[exchange.kind + " " + exchange.axis];
-    EXPECT_EQ(kinds, (std::map<std::string, int>{{"AllGather cfg", 1},
-                                                 {"AllGather cp", 1},
-                                                 {"AllToAll cp", 2 * toy.layers}}))
+    for (const ExchangeInfo& exchange : model.exchanges)
+      ++kinds[exchange.kind + " " + exchange.axis];
+    EXPECT_EQ(kinds,
+              (std::map<std::string, int>{
+                  {"AllGather cfg", 1}, {"AllGather cp", 1}, {"AllToAll cp", 2 * toy.layers}}))
         << model.explain;
   }
 }
@@ -290,7 +294,8 @@ TEST_F(LayoutTest, UnknownNamesAreErrorsThatNameThem) {
   EXPECT_THAT(error(bad), HasSubstr("dimension 7 is outside [0, 3)"));
   bad.seeds.clear();
   bad.invariant_inputs = {"prompt"};
-  EXPECT_THAT(error(bad), HasSubstr("'prompt' is no input of the model, which has [latents, time, text]"));
+  EXPECT_THAT(error(bad),
+              HasSubstr("'prompt' is no input of the model, which has [latents, time, text]"));
 }
 
 TEST_F(LayoutTest, SeedsAreReadFromText) {
@@ -299,7 +304,8 @@ TEST_F(LayoutTest, SeedsAreReadFromText) {
   EXPECT_EQ(seed->value, "onnx::MatMul_3");
   EXPECT_EQ(seed->dim, 1);
   EXPECT_EQ(seed->axis, "tp");
-  for (const std::string_view text : {"", "w", "w:1", "w=tp", ":1=tp", "w:x=tp", "w:-1=tp", "w:1="}) {
+  for (const std::string_view text :
+       {"", "w", "w:1", "w=tp", ":1=tp", "w:x=tp", "w:-1=tp", "w:1="}) {
     EXPECT_FALSE(parse_seed(text).ok()) << text;
   }
 }

@@ -10,7 +10,8 @@ TEST_F(SimplifyTest, NodesThatNoOutputNeedsGo) {
     %a = Exp(%x)
     %b = Abs(%x)
     return %a
-  })", R"(graph @g (%x: f32[n, 4]) {
+  })",
+              R"(graph @g (%x: f32[n, 4]) {
     %a = Exp(%x)
     return %a
   })");
@@ -24,7 +25,8 @@ TEST_F(SimplifyTest, EqualNodesAndConstantsMerge) {
     %b = Mul(%x, %zwei)
     %c = Add(%a, %b)
     return %c
-  })", R"(graph @g (%x: f32[n, 4]) {
+  })",
+              R"(graph @g (%x: f32[n, 4]) {
     %two = constant f32[] [2.0]
     %a = Mul(%x, %two)
     %c = Add(%a, %a)
@@ -38,7 +40,8 @@ TEST_F(SimplifyTest, NodesThatDifferInAnAttributeStay) {
     %b = Softmax(%x) {axis = 1}
     %c = Add(%a, %b)
     return %c
-  })", R"(graph @g (%x: f32[n, 4]) {
+  })",
+              R"(graph @g (%x: f32[n, 4]) {
     %a = Softmax(%x) {axis = 0}
     %b = Softmax(%x) {axis = 1}
     %c = Add(%a, %b)
@@ -60,7 +63,8 @@ TEST_F(SimplifyTest, WhatChangesNothingGoes) {
     %h = Expand(%g) {shape = dims[n, 4]}
     %y = Exp(%h)
     return %y
-  })", R"(graph @g (%x: f32[n, 4]) {
+  })",
+              R"(graph @g (%x: f32[n, 4]) {
     %y = Exp(%x)
     return %y
   })");
@@ -71,7 +75,8 @@ TEST_F(SimplifyTest, AdditionThatBroadcastsStays) {
     %zero = constant f32[2, 4] [0, 0, 0, 0, 0, 0, 0, 0]
     %y = Add(%x, %zero)
     return %y
-  })", R"(graph @g (%x: f32[4]) {
+  })",
+              R"(graph @g (%x: f32[4]) {
     %zero = constant f32[2, 4] [0, 0, 0, 0, 0, 0, 0, 0]
     %y = Add(%x, %zero)
     return %y
@@ -86,7 +91,8 @@ TEST_F(SimplifyTest, MovementsInARowMerge) {
     %4 = Reshape(%3) {shape = dims[c, a, b]}
     %y = Exp(%4)
     return %y
-  })", R"(graph @g (%x: f32[a, b, c]) {
+  })",
+              R"(graph @g (%x: f32[a, b, c]) {
     %2 = Transpose(%x) {perm = [2, 0, 1]}
     %y = Exp(%2)
     return %y
@@ -99,7 +105,8 @@ TEST_F(SimplifyTest, TransposesThatUndoEachOtherGo) {
     %2 = Transpose(%1) {perm = [1, 0]}
     %y = Exp(%2)
     return %y
-  })", R"(graph @g (%x: f32[a, b]) {
+  })",
+              R"(graph @g (%x: f32[a, b]) {
     %y = Exp(%x)
     return %y
   })");
@@ -109,7 +116,8 @@ TEST_F(SimplifyTest, ATransposeOfOnesIsAReshape) {
   expect_pass(simplify, R"(graph @g (%x: f32[a, 1, b]) {
     %y = Transpose(%x) {perm = [1, 0, 2]}
     return %y
-  })", R"(graph @g (%x: f32[a, 1, b]) {
+  })",
+              R"(graph @g (%x: f32[a, 1, b]) {
     %y = Reshape(%x) {shape = dims[1, a, b]}
     return %y
   })");
@@ -123,7 +131,8 @@ TEST_F(SimplifyTest, ACastToAWiderFloatAndBackGoesOneToANarrowerStays) {
     %4 = Cast(%z) {to = "f16"}
     %5 = Cast(%4) {to = "f32"}
     return %3, %5
-  })", R"(graph @g (%x: f16[n], %z: f32[n]) {
+  })",
+              R"(graph @g (%x: f16[n], %z: f32[n]) {
     %3 = Exp(%x)
     %4 = Cast(%z) {to = "f16"}
     %5 = Cast(%4) {to = "f32"}
@@ -140,7 +149,8 @@ TEST_F(SimplifyTest, TokensFlattenedForAProductKeepTheirDimension) {
     %3 = Add(%2, %bias)
     %4 = Reshape(%3) {shape = dims[b, s, 16]}
     return %4
-  })", R"(graph @g (%x: f32[b, s, 8]) {
+  })",
+              R"(graph @g (%x: f32[b, s, 8]) {
     %w = constant f32[8, 16] data
     %bias = constant f32[16] data
     %2 = MatMul(%x, %w)

@@ -9,7 +9,8 @@ namespace tutti {
 namespace {
 
 // The units of a dimension that a rank holds, in the order of its piece.
-std::vector<std::int64_t> units_of_rank(std::int64_t units, std::int64_t replicas, int ranks, int rank) {
+std::vector<std::int64_t> units_of_rank(std::int64_t units, std::int64_t replicas, int ranks,
+                                        int rank) {
   std::vector<std::int64_t> held;
   const std::int64_t first = part_offset(units * replicas, ranks, rank);
   for (std::int64_t i = 0; i < part_size(units * replicas, ranks, rank); ++i) {
@@ -181,9 +182,9 @@ Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh, const S
           for (int q = 0; q < ranks; ++q) {
             if (p == q) continue;
             const auto needed = units_of_rank(to->units, to->replicas, ranks, q).size();
-            moved_bytes_ += static_cast<std::int64_t>(
-                pieces[static_cast<std::size_t>(p)].byte_size() /
-                static_cast<std::size_t>(to->units) * needed);
+            moved_bytes_ +=
+                static_cast<std::int64_t>(pieces[static_cast<std::size_t>(p)].byte_size() /
+                                          static_cast<std::size_t>(to->units) * needed);
           }
         }
       } else if (node.type() == "AllGather") {
@@ -196,7 +197,8 @@ Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh, const S
       } else {
         whole = sum(pieces);
         if (node.type() == "ReduceScatter") {
-          to = Cut{static_cast<std::size_t>(node.attr_int("dim")), number(node.attr_dims("units")[0]), 1};
+          to = Cut{static_cast<std::size_t>(node.attr_int("dim")),
+                   number(node.attr_dims("units")[0]), 1};
         }
       }
       for (int p = 0; p < ranks; ++p) {
@@ -239,13 +241,15 @@ Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
       if (node->type() == "ShardSlice") {
         const int axis = mesh.find(node->attr_string("axis"));
         const Cut to{static_cast<std::size_t>(node->attr_int("dim")),
-                     *node->attr_dims("units")[0].evaluate(symbols[rank]), node->attr_int("replicas", 1)};
-        results = {cut(operands[0], to, mesh.size(axis),
-                       mesh.coordinate(static_cast<int>(rank), axis))};
+                     *node->attr_dims("units")[0].evaluate(symbols[rank]),
+                     node->attr_int("replicas", 1)};
+        results = {
+            cut(operands[0], to, mesh.size(axis), mesh.coordinate(static_cast<int>(rank), axis))};
       } else {
         TUTTI_ASSIGN_OR_RETURN(results, run_node(*node, operands, symbols[rank]));
       }
-      for (std::size_t i = 0; i < results.size(); ++i) (*values)[rank][node->output(i)] = results[i];
+      for (std::size_t i = 0; i < results.size(); ++i)
+        (*values)[rank][node->output(i)] = results[i];
     }
   }
   return {};
@@ -273,7 +277,8 @@ Result<std::vector<std::vector<Tensor>>> SpmdInterpreter::run(const CompiledMode
   TUTTI_RETURN_IF_ERROR(run_graph(*model.main, model.mesh, symbols, by_rank, &values));
   std::vector<std::vector<Tensor>> outputs(symbols.size());
   for (std::size_t rank = 0; rank < symbols.size(); ++rank) {
-    for (const Value* output : model.main->outputs()) outputs[rank].push_back(values[rank].at(output));
+    for (const Value* output : model.main->outputs())
+      outputs[rank].push_back(values[rank].at(output));
   }
   return outputs;
 }

@@ -76,8 +76,8 @@ class Writer {
     line(name, ".t = Transpose(", name, ".h) {perm = [0, 2, 1, 3]}");
     if (!rotate) return name + ".t";
     line(name, ".n = RMSNormalization(", name, ".t) {axis = 3, epsilon = 0.0009765625}");
-    line(name, ".a: f32[", toy_.batch, ", ", count, ", ", tokens, ", ", half, "], ", name, ".b: f32[",
-         toy_.batch, ", ", count, ", ", tokens, ", ", half, "] = Split(", name,
+    line(name, ".a: f32[", toy_.batch, ", ", count, ", ", tokens, ", ", half, "], ", name,
+         ".b: f32[", toy_.batch, ", ", count, ", ", tokens, ", ", half, "] = Split(", name,
          ".n) {axis = 3, sizes = dims[", half, ", ", half, "]}");
     line(name, ".ac = Mul(", name, ".a, %cos)");
     line(name, ".bs = Mul(", name, ".b, %sin)");
@@ -100,8 +100,8 @@ class Writer {
     const std::string v = heads(name + ".v", name + ".wv", toy_.kv_heads, context_tokens, false);
     line(name, ".o = Attention(", q, ", ", k, ", ", v, ") {layout = \"bhsd\", scale = 0.5}");
     line(name, ".ot = Transpose(", name, ".o) {perm = [0, 2, 1, 3]}");
-    line(name, ".of = Reshape(", name, ".ot) {shape = dims[", toy_.batch, ", ", tokens_, ", ", width_,
-         "]}");
+    line(name, ".of = Reshape(", name, ".ot) {shape = dims[", toy_.batch, ", ", tokens_, ", ",
+         width_, "]}");
     linear(name + ".out", name + ".of", width_, width_);
     return name + ".out";
   }
@@ -122,8 +122,8 @@ class Writer {
     }
     linear(name + ".up", x, width_, 2 * width_);
     line(name, ".g: f32[", toy_.batch, ", ", tokens_, ", ", width_, "], ", name, ".u: f32[",
-         toy_.batch, ", ", tokens_, ", ", width_, "] = Split(", name, ".up) {axis = 2, sizes = dims[",
-         width_, ", ", width_, "]}");
+         toy_.batch, ", ", tokens_, ", ", width_, "] = Split(", name,
+         ".up) {axis = 2, sizes = dims[", width_, ", ", width_, "]}");
     line(name, ".gs = Silu(", name, ".g)");
     line(name, ".gu = Mul(", name, ".gs, ", name, ".u)");
     linear(name + ".down", name + ".gu", width_, width_);

@@ -13,8 +13,8 @@ bool overlaps(const MemoryPlan& plan, const std::vector<BufferLifetime>& buffers
   const BufferLifetime& a = buffers[i];
   const BufferLifetime& b = buffers[j];
   const bool in_time = a.first <= b.last && b.first <= a.last;
-  const bool in_space = plan.offsets[i] < plan.offsets[j] + b.bytes &&
-                        plan.offsets[j] < plan.offsets[i] + a.bytes;
+  const bool in_space =
+      plan.offsets[i] < plan.offsets[j] + b.bytes && plan.offsets[j] < plan.offsets[i] + a.bytes;
   return in_time && in_space;
 }
 
