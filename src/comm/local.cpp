@@ -46,7 +46,7 @@ struct alignas(64) Slot {
 class LocalGroup {
  public:
   LocalGroup(int size, const LocalCommunicatorOptions& options)
-      : meeting(size, options.timeout), slots(static_cast<std::size_t>(size)) {
+      : meeting(size, options.timeout, options.cores), slots(static_cast<std::size_t>(size)) {
     for (Slot& slot : slots) {
       slot.reduce_sources.resize(slots.size());
       slot.scratch.resize(kSmallReduce);

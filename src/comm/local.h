@@ -13,6 +13,8 @@ struct LocalCommunicatorOptions {
   // Longest wait for the other ranks inside one collective call; zero means no limit. When it runs
   // out, all ranks get DEADLINE_EXCEEDED with the names of those that did not come.
   std::chrono::milliseconds timeout{0};
+  // Where there are more cores than ranks, waiting spins for some microseconds before it blocks.
+  int cores = 0;  // 0: as many as the machine has
 };
 
 // One group's shared state; its communicators keep it alive.

@@ -17,10 +17,10 @@ inline void pause_core() {
 
 }  // namespace
 
-Rendezvous::Rendezvous(int size, std::chrono::milliseconds timeout)
+Rendezvous::Rendezvous(int size, std::chrono::milliseconds timeout, int cores)
     : size_(size),
       timeout_(timeout),
-      may_spin_(static_cast<int>(std::thread::hardware_concurrency()) > size),
+      may_spin_((cores > 0 ? cores : static_cast<int>(std::thread::hardware_concurrency())) > size),
       spin_budget_(kMaxSpins),
       arrived_(static_cast<std::size_t>(size), false) {}
 

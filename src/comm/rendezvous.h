@@ -17,8 +17,8 @@ namespace tutti {
 // for some microseconds first.
 class Rendezvous {
  public:
-  // timeout: longest wait of one arrival; zero means no limit.
-  Rendezvous(int size, std::chrono::milliseconds timeout);
+  // timeout: longest wait of one arrival; zero means no limit. cores: 0 asks the machine.
+  Rendezvous(int size, std::chrono::milliseconds timeout, int cores = 0);
 
   int size() const { return size_; }
 

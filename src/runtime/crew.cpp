@@ -72,10 +72,11 @@ void Crew::report(int rank, const Status& status) {
   {
     const std::lock_guard lock(mutex_);
     if (!status.ok() && verdict_.ok()) {
-      // What is wrong with a request's content is the caller's affair; the ranks are fine.
-      const bool is_callers = status.code() == StatusCode::kInvalidArgument;
-      is_damaged_ = is_damaged_ || !is_callers;
-      reason = Status(is_callers ? StatusCode::kInvalidArgument : StatusCode::kUnavailable,
+      // What is wrong with a request's content or with the plan is no damage to the ranks.
+      const bool keeps_code = status.code() == StatusCode::kInvalidArgument ||
+                              status.code() == StatusCode::kUnimplemented;
+      is_damaged_ = is_damaged_ || !keeps_code;
+      reason = Status(keeps_code ? status.code() : StatusCode::kUnavailable,
                       str_cat("rank ", rank, " of ", size(), ": ", status.message()));
     }
   }
@@ -193,6 +194,18 @@ void Crew::dismiss() {
 std::vector<RankMemory> Crew::memory() const {
   std::vector<RankMemory> all;
   for (const auto& executor : executors_) all.push_back(executor->memory());
+  return all;
+}
+
+std::vector<std::int64_t> Crew::sent_bytes() const {
+  std::vector<std::int64_t> all;
+  for (int rank = 0; rank < size(); ++rank) {
+    std::int64_t bytes = 0;
+    for (const auto& communicator : communicators_->of_rank(rank)) {
+      if (communicator != nullptr) bytes += communicator->sent_bytes();
+    }
+    all.push_back(bytes);
+  }
   return all;
 }
 

@@ -41,8 +41,9 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   // Waits until all ranks are done, one has failed, the deadline passes or `cancel` is requested;
   // in the last two cases, condemns the run. OK, or what the request fails with: CANCELLED,
-  // DEADLINE_EXCEEDED naming the ranks that hold up the others, INVALID_ARGUMENT when a rank says
-  // so of its inputs, and UNAVAILABLE naming the first rank that failed.
+  // DEADLINE_EXCEEDED naming the ranks that hold up the others, INVALID_ARGUMENT or UNIMPLEMENTED
+  // when a rank says so of the request or the plan, and UNAVAILABLE otherwise. The first rank that
+  // failed is named.
   Status wait(TimePoint deadline, const std::stop_token& cancel);
 
   // Ends the run with this reason, unless it has another already: ranks give up before their next
@@ -62,7 +63,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void dismiss();
 
   std::vector<RankMemory> memory() const;
-  std::vector<RankProfile> take_profiles();  // no run may be going on
+  std::vector<std::int64_t> sent_bytes() const;  // in exchanges, by rank, since the start
+  std::vector<RankProfile> take_profiles();      // no run may be going on
 
  private:
   Crew(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}

@@ -239,6 +239,11 @@ std::vector<RankMemory> RankGroup::memory() const {
   return crew_ == nullptr ? std::vector<RankMemory>() : crew_->memory();
 }
 
+std::vector<std::int64_t> RankGroup::sent_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return crew_ == nullptr ? std::vector<std::int64_t>() : crew_->sent_bytes();
+}
+
 std::vector<RankProfile> RankGroup::take_profiles() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return state_ != GroupState::kRunning; });

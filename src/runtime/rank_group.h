@@ -51,8 +51,9 @@ class RankGroup {
   // a rank that stalls may do so after the answer: the tensors' owners keep their memory valid.
   // Errors: INVALID_ARGUMENT for inputs that do not fit; UNAVAILABLE "rank 3 of 4: ..." for the
   // first rank that failed, or when the group is stopped or cannot be rebuilt; DEADLINE_EXCEEDED
-  // with the ranks that did not finish; CANCELLED. After an error the group mends itself, and the
-  // next request works.
+  // with the ranks that did not finish; CANCELLED. Where a kernel finds the fault with the
+  // request's content or has no form for its sizes, the code is its INVALID_ARGUMENT or
+  // UNIMPLEMENTED. After an error the group mends itself, and the next request works.
   Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, const RunOptions& options);
 
   // Makes the kernels for these sizes on all ranks, so that the first request need not.
@@ -65,6 +66,8 @@ class RankGroup {
   bool is_ready() const { return tutti::is_ready(state()); }
   PrologueStats prologue_stats() const { return prologue_cache_.stats(); }
   std::vector<RankMemory> memory() const;  // by rank; empty while rebuilding
+  // What each rank sent to others in exchanges since its group was made or rebuilt.
+  std::vector<std::int64_t> sent_bytes() const;
   // Times since the last call, by rank; waits for a running request.
   std::vector<RankProfile> take_profiles();
   int threads_per_rank() const { return crew_options_.threads_per_rank; }

@@ -241,7 +241,8 @@ TEST(LocalCommunicator, PlansThatDisagreeAreAnErrorNotAHang) {
     void* targets[] = {target.data()};
     return comm.exchange(plan, sources, targets);
   });
-  for (const Status& status : statuses) EXPECT_THAT(status.message(), HasSubstr("exchange: region 0"));
+  for (const Status& status : statuses)
+    EXPECT_THAT(status.message(), HasSubstr("exchange: region 0"));
 }
 
 TEST(LocalCommunicator, ExchangeRefusesARegionOfABufferThatWasNotGiven) {
@@ -255,10 +256,16 @@ TEST(LocalCommunicator, ExchangeRefusesARegionOfABufferThatWasNotGiven) {
   EXPECT_THAT(ranks[0]->exchange(plan, sources, targets).message(), HasSubstr("buffer 1"));
 }
 
-TEST(LocalCommunicator, KeepsOrderOverManyMixedCollectives) {
+// With cores to spare waiting spins first, without it blocks at once.
+class LocalCommunicatorUnderLoad : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Cores, LocalCommunicatorUnderLoad, ::testing::Values(1, 64));
+
+TEST_P(LocalCommunicatorUnderLoad, KeepsOrderOverManyMixedCollectives) {
   constexpr int kRanks = 8;
   constexpr int kRounds = 300;
-  const Ranks ranks = make_local_communicators(kRanks);
+  LocalCommunicatorOptions options;
+  options.cores = GetParam();
+  const Ranks ranks = make_local_communicators(kRanks, options);
   expect_all_ok(on_all_ranks(ranks, [](Communicator& comm) -> Status {
     ExchangePlan plan;
     for (int q = 0; q < kRanks; ++q) {
@@ -283,8 +290,10 @@ TEST(LocalCommunicator, KeepsOrderOverManyMixedCollectives) {
   }));
 }
 
-TEST(LocalCommunicator, AbortDuringALoadOfCollectivesStopsEverybody) {
-  const Ranks ranks = make_local_communicators(6);
+TEST_P(LocalCommunicatorUnderLoad, AbortStopsEverybody) {
+  LocalCommunicatorOptions options;
+  options.cores = GetParam();
+  const Ranks ranks = make_local_communicators(6, options);
   const std::vector<Status> statuses = on_all_ranks(ranks, [](Communicator& comm) -> Status {
     std::vector<float> data(20000, 1);
     for (int round = 0;; ++round) {

@@ -114,6 +114,7 @@ TEST(Instance, FailsToLoadAFixedPlanThatTheBackendCannotRun) {
   const auto instance = Instance::load(
       toy::plan_of("", "graph @g (%x: f32[2]) {\n  %y = Unknown(%x) @strange\n  return %y\n}"),
       backend);
+  EXPECT_EQ(instance.status().code(), StatusCode::kUnimplemented);
   EXPECT_THAT(instance.status().message(), HasSubstr("'strange'"));
   EXPECT_THAT(instance.status().message(), HasSubstr("cpu backend has no kernel for Unknown"));
 }
@@ -204,6 +205,23 @@ TEST(Instance, ReportsMemoryAndTimeByRank) {
     EXPECT_EQ(calls_of("View"), 0) << "views are not run";
   }
   EXPECT_TRUE(instance->group().take_profiles()[0].empty()) << "taken once";
+}
+
+TEST(Instance, ExchangesSendTheArithmeticMinimum) {
+  toy::ToyBackend backend;
+  const auto instance = load(toy::make_plan("cp=4"), backend);
+  const auto run = [&] {
+    ASSERT_TRUE(
+        instance->infer({{"x", numbers({1, 16, 8, 2}, 1)}, {"text", numbers({1, 4}, 1)}}).ok());
+  };
+  run();
+  run();
+  // 16 * 8 * 2 floats over 4 ranks: each all-to-all sends 3/4 of a rank's quarter, and the gather
+  // all of it to 3 others. Slices are free.
+  const std::int64_t quarter = 16 * 8 * 2 * 4 / 4;
+  for (const std::int64_t bytes : instance->group().sent_bytes()) {
+    EXPECT_EQ(bytes, 2 * (2 * quarter * 3 / 4 + 3 * quarter));
+  }
 }
 
 TEST(Instance, GivesEveryRankAtLeastOneThread) {
