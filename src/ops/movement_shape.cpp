@@ -20,6 +20,7 @@ void cancel_common(Shape* a, Shape* b) {
 
 // Element counts that differ whatever the symbols stand for (other than 0).
 bool counts_differ(Shape a, Shape b) {
+  if (product(a) == product(b)) return false;  // zeros, too, which must not cancel
   cancel_common(&a, &b);
   const Dim x = product(a);
   const Dim y = product(b);
@@ -232,12 +233,15 @@ Result<std::vector<TensorType>> infer_tile(const Node& node, int) {
   return one_type(x.dtype(), std::move(shape));
 }
 
-// Each dimension of the result is (repeat, element), major to minor.
+// Each dimension of the result is (repeat, element), major to minor. Repeats are an attribute, the
+// same on every rank, so they stay whole.
 FactorMap factors_of_tile(const Node& node) {
   FactorMap map = empty_factors(node);
   const Shape repeats = node.attr_dims("repeats");
   for (std::size_t i = 0; i < repeats.size(); ++i) {
-    if (!repeats[i].is(1)) map.outputs[0][i].push_back(map.add(str_cat("r", i), repeats[i]));
+    if (!repeats[i].is(1)) {
+      map.outputs[0][i].push_back(map.add(str_cat("r", i), repeats[i], FactorRole::kWhole));
+    }
     if (node.input(0)->shape()[i].is(1)) continue;
     const int factor = map.add(factor_name(i), node.input(0)->shape()[i]);
     map.inputs[0][i].push_back(factor);
