@@ -1,8 +1,8 @@
 """
 Export trained modules to ONNX with weights stored as fp16, and compare with PyTorch.
 
-``python export.py --weights DIR --out DIR`` reads ``vae.pt``, ``transformer.pt`` (as
-``train.py`` writes them); without ``--weights`` the modules are untrained. Large
+``python export.py --weights DIR --out DIR`` reads ``vae.pt``, ``text.pt`` and
+``transformer.pt`` as ``train.py`` writes them; without ``--weights`` the modules are untrained. Large
 initialisers become fp16 and a Cast to float follows each, so that activations stay fp32
 and a run time may fold the casts.
 """
@@ -42,6 +42,17 @@ def round_to_half(module: nn.Module) -> nn.Module:
         if tensor.dtype == torch.float32 and tensor.numel() >= SMALLEST_HALF:
             tensor.copy_(tensor.half().float())
     return module
+
+
+def save(module: nn.Module, path: Path) -> None:
+    """Save a module's weights, large ones as fp16."""
+    state = {k: v.half() if v.numel() >= SMALLEST_HALF else v for k, v in module.state_dict().items()}
+    torch.save({k: v.cpu().contiguous() for k, v in state.items()}, path)
+
+
+def load(module: nn.Module, path: Path) -> None:
+    """Load what ``save`` wrote."""
+    module.load_state_dict({k: v.float() for k, v in torch.load(path, map_location="cpu").items()})
 
 
 def halve_initialisers(model: onnx.ModelProto) -> None:
@@ -86,6 +97,7 @@ def export(module: nn.Module, inputs: dict[str, Tensor], output: str, dims: dict
         model, path, save_as_external_data=True, all_tensors_to_one_file=True, location=data.name,
         size_threshold=SMALLEST_HALF,
     )  # fmt: skip
+    data.chmod(0o644)
     onnx.checker.check_model(str(path))
     return onnx.load(path, load_external_data=False)
 
@@ -154,15 +166,13 @@ def main() -> None:
     torch.manual_seed(0)
     vae, text, transformer = VideoVAE(), make_text_encoder(), ClipsTransformer()
     if options.weights:
-        vae.load_state_dict(torch.load(options.weights / "vae.pt", map_location="cpu"))
-        saved = torch.load(options.weights / "transformer.pt", map_location="cpu")
-        text.load_state_dict(saved["text"])
-        transformer.load_state_dict(saved["transformer"])
+        for module, name in ((vae, "vae.pt"), (text, "text.pt"), (transformer, "transformer.pt")):
+            load(module, options.weights / name)
     else:
         nn.init.normal_(transformer.out.weight, std=0.05)
         nn.init.normal_(transformer.condition.weight, std=0.02)
     report = export_all(vae, text, transformer, options.out)
-    (options.out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    (options.out / "export_report.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

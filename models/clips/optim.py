@@ -55,18 +55,19 @@ class Muon:
         for group, average in self._groups:
             gradient = torch.stack([matrix.grad for matrix in group])
             average.lerp_(gradient, 1 - self._momentum)
-            update = orthogonalise(gradient.lerp(average, self._momentum))
+            # A convolution is a matrix of output channels by all else.
+            update = orthogonalise(gradient.lerp(average, self._momentum).flatten(2))
             update *= rate * 0.2 * max(update.shape[1:]) ** 0.5
             torch._foreach_mul_(group, 1 - rate * self._weight_decay)
-            torch._foreach_sub_(group, list(update.unbind(0)))
+            torch._foreach_sub_(group, list(update.reshape(gradient.shape).unbind(0)))
 
 
 class Optimiser:
-    """Muon for the matrices of ``blocks``, AdamW for every other parameter."""
+    """Muon for the matrices and kernels of ``inside``, AdamW for every other parameter."""
 
-    def __init__(self, module: nn.Module):
+    def __init__(self, module: nn.Module, inside: str = "blocks."):
         self.parameters = list(module.parameters())
-        matrices = [p for name, p in module.named_parameters() if "blocks." in name and p.ndim == 2]
+        matrices = [p for name, p in module.named_parameters() if inside in name and p.ndim >= 2]
         chosen = {id(p) for p in matrices}
         rest = [p for p in self.parameters if id(p) not in chosen]
         self._muon = Muon(matrices)

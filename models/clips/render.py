@@ -7,6 +7,7 @@ Shapes are drawn from their signed distance, with one pixel of anti-aliasing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 
 import numpy as np
@@ -26,12 +27,12 @@ def _distances(xp, x, y, r) -> list:
     bar = 0.42 * r
     cross = xp.minimum(xp.maximum(ax - bar, ay - 1.12 * r), xp.maximum(ay - bar, ax - 1.12 * r))
     # A star folds into one half of one of five arms, bounded by one line from tip to notch.
-    arm = 2 * np.pi / 5
+    arm = 2 * math.pi / 5
     angle = xp.abs((xp.arctan2(x, -y) + arm / 2) % arm - arm / 2)
     far = xp.sqrt(x * x + y * y)
     u, v = far * xp.cos(angle), far * xp.sin(angle)
     tip, notch = 1.38 * r, 0.6 * r
-    nu, nv = notch * np.cos(arm / 2), notch * np.sin(arm / 2)
+    nu, nv = notch * math.cos(arm / 2), notch * math.sin(arm / 2)
     star = ((u - tip) * nv + v * (tip - nu)) / xp.sqrt((tip - nu) ** 2 + nv**2)
     return [circle, square, triangle, star, diamond, cross]
 

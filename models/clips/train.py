@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 import grammar
 from evaluate import contact_sheet, evaluate
-from export import round_to_half
+from export import LATENT_SHAPE, load, round_to_half, save
 from render import render, to_torch
 from train_transformer import Denoiser, Schedule, train_transformer
-from train_vae import encode_all, reconstruction_psnr, train_vae
+from train_vae import OPTIMISERS, encode_all, finish_vae, reconstruction_psnr, train_vae
 from transformer import TransformerConfig
 from tutti.clips.tokenizer import WordTokenizer
 from vae import VideoVAE
@@ -47,14 +47,30 @@ def draw(scenes: grammar.Scenes, device, chunk: int = 250) -> Tensor:
     return out
 
 
-def save(module: nn.Module, path: Path) -> None:
-    """Save a module's weights, large ones as fp16."""
-    state = {k: v.half() if v.numel() >= 1024 else v for k, v in module.state_dict().items()}
-    torch.save({k: v.cpu().contiguous() for k, v in state.items()}, path)
+def load_matching(module: nn.Module, path: Path, prefix: str = "") -> None:
+    """Load what still fits of an earlier version of a module."""
+    mine = module.state_dict()
+    saved = torch.load(path, map_location="cpu")
+    fitting = {k: v.float() for k, v in saved.items() if k.startswith(prefix) and k in mine and mine[k].shape == v.shape}
+    module.load_state_dict(fitting, strict=False)
+    say(f"{path.name}: {len(fitting)} of {len(mine)} tensors; new are {sorted(mine.keys() - fitting.keys())[:6]}")
 
 
-def load(module: nn.Module, path: Path) -> None:
-    module.load_state_dict({k: v.float() for k, v in torch.load(path, map_location="cpu").items()})
+def pick_and_train_vae(vae: VideoVAE, clips: Tensor, options: argparse.Namespace, should_compile: bool, log: dict) -> None:
+    """Train with the optimiser that does better in a short trial."""
+    start = {key: value.clone() for key, value in vae.state_dict().items()}
+    losses = {}
+    arguments = (clips, options.vae_trial, options.vae_batch)
+    for name, make in OPTIMISERS.items():
+        vae.load_state_dict(start)
+        losses[name] = train_vae(vae, *arguments, make(vae), should_compile, [], should_decay=False)
+    log["vae_optimiser_trial"] = losses
+    best = min(losses, key=losses.get)
+    say(f"VAE optimisers: {losses}, so {best}")
+    vae.load_state_dict(start)
+    train_vae(
+        vae, clips, options.vae_seconds, options.vae_batch, OPTIMISERS[best](vae), should_compile, log["steps"]
+    )
 
 
 def latent_data(vae: VideoVAE, rng: np.random.Generator, n: int, device) -> tuple[Tensor, Tensor]:
@@ -76,8 +92,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--warm", type=Path, help="folder of an earlier version, to start from what fits")
     parser.add_argument("--deadline", type=float, default=570, help="seconds until all is saved")
     parser.add_argument("--vae-seconds", type=float, default=130)
+    parser.add_argument("--vae-trial", type=float, default=12, help="seconds for each optimiser")
     parser.add_argument("--vae-clips", type=int, default=24000)
     parser.add_argument("--vae-batch", type=int, default=32)
     parser.add_argument("--clips", type=int, default=80000)
@@ -101,19 +119,31 @@ def main() -> None:
     torch.manual_seed(options.seed)
     rng = np.random.default_rng(options.seed)
     machine = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor()
-    log: dict = {"machine": machine, "torch": torch.__version__, "options": vars(options) | {"out": "", "resume": str(options.resume or "")}, "steps": []}
+    log: dict = {"machine": machine, "torch": torch.__version__, "options": vars(options), "steps": []}
     should_compile = not options.no_compile
     write_log = lambda: (options.out / "log.json").write_text(json.dumps(log, indent=0, default=str))
 
-    vae = VideoVAE().to(device)
+    if should_compile:
+        # Fails within a minute where the compiler or an attention kernel is missing.
+        trial = Denoiser(TransformerConfig(layers=options.layers)).to(device)
+        null = torch.as_tensor(WordTokenizer.from_grammar()([""]), device=device)
+        random = torch.randn(options.batch, *LATENT_SHAPE, device=device)
+        train_transformer(
+            trial, random, null.repeat(options.batch, 1), null, 90, options.batch, Schedule(), True, [], max_steps=5
+        )
+        say("trial steps done")
+    vae = VideoVAE().to(device, memory_format=torch.channels_last_3d)
     train, _ = grammar.split_triples()
     if options.resume:
         load(vae, options.resume / "vae.pt")
-        vae = vae.to(memory_format=torch.channels_last_3d)
+        vae.eval()
     else:
+        if options.warm:
+            load_matching(vae, options.warm / "vae.pt", "decoder.layers.")
         clips = draw(grammar.sample(rng, options.vae_clips, train), device)
         say(f"{len(clips)} clips drawn")
-        vae = train_vae(clips, options.vae_seconds, options.vae_batch, should_compile, log["steps"])
+        pick_and_train_vae(vae, clips, options, should_compile, log)
+        finish_vae(vae, clips)
         save(vae, options.out / "vae.pt")
     fresh = draw(grammar.held_out_scenes()[:64], device)
     log["vae_psnr_db"] = reconstruction_psnr(vae, fresh)
@@ -126,6 +156,9 @@ def main() -> None:
     if options.resume:
         load(denoiser.transformer, options.resume / "live_transformer.pt")
         load(denoiser.text, options.resume / "live_text.pt")
+    elif options.warm:
+        load_matching(denoiser.transformer, options.warm / "live_transformer.pt")
+        load_matching(denoiser.text, options.warm / "live_text.pt")
     null = torch.as_tensor(WordTokenizer.from_grammar()([""]), device=device)
     seconds = options.deadline - options.reserve - (time.monotonic() - STARTED)
     schedule = Schedule(options.rate, decay_share=options.decay_share)

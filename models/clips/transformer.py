@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    channels: int = 8
+    channels: int = 16
     width: int = 256
     heads: int = 8
     kv_heads: int = 4
@@ -112,7 +112,7 @@ class ClipsTransformer(nn.Module):
     """
     Velocity of latents at a time step, given text.
 
-    ``hidden_states`` ``[batch, 8, frames, height, width]``, ``timestep`` float ``[batch]`` in
+    ``hidden_states`` ``[batch, 16, frames, height, width]``, ``timestep`` float ``[batch]`` in
     [0, 1000] and ``encoder_hidden_states`` ``[batch, text_len, 256]`` give ``sample`` of the
     latents' shape.
     """
@@ -122,6 +122,7 @@ class ClipsTransformer(nn.Module):
         self.config = config
         width = config.width
         self.patch = nn.Linear(config.channels, width)
+        self.place = nn.Linear(config.head_dim, width)  # attention itself knows only relative places
         self.time = nn.Sequential(nn.Linear(256, width), nn.SiLU(), nn.Linear(width, width))
         self.pooled_text = nn.Linear(config.text_dim, width)
         self.condition = nn.Linear(width, 6 * width)
@@ -141,21 +142,21 @@ class ClipsTransformer(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
-        nn.init.zeros_(self.condition.weight)
-        nn.init.zeros_(self.out.weight)
+        for last in (self.condition, self.out, self.place):
+            nn.init.zeros_(last.weight)
         for block in self.blocks:
             for last in (block.self_attention.to_out, block.cross_attention.to_out, block.down):
                 nn.init.normal_(last.weight, std=0.02)
 
     def forward(self, hidden_states: Tensor, timestep: Tensor, encoder_hidden_states: Tensor) -> Tensor:
         b, c, f, h, w = hidden_states.shape
-        x = self.patch(hidden_states.flatten(2).transpose(1, 2))
+        rotary = self.rotary(f, h, w)
+        x = self.patch(hidden_states.flatten(2).transpose(1, 2)) + self.place(torch.cat(rotary, -1))
         angles = timestep[:, None] * self.time_frequencies
         time = self.time(torch.cat([angles.cos(), angles.sin()], -1))
         time = time + self.pooled_text(encoder_hidden_states.mean(1))
         condition = self.condition(F.silu(time)).unflatten(-1, (6, -1))
         text = encoder_hidden_states + self.text(encoder_hidden_states)
-        rotary = self.rotary(f, h, w)
         for block in self.blocks:
             x = block(x, text, condition, rotary)
         shift, scale = (self.modulation + time[:, None]).chunk(2, 1)

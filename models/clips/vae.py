@@ -1,5 +1,5 @@
 """
-Causal video VAE: 4x smaller in time and space, 8 latent channels.
+Causal video VAE: 4x smaller in time and space, 16 latent channels.
 
 A clip of 4n+1 frames becomes n+1 latent frames: convolutions look back in time only, and the
 first frame of each doubling is dropped again, so that the first latent frame is the first
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-LATENT_CHANNELS = 8
+LATENT_CHANNELS = 16
 WIDE, NARROW = 96, 64
 
 
@@ -69,14 +69,15 @@ class Upsample(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Clip ``[b, 3, 4n+1, 4h, 4w]`` in [-1, 1] to mean and log variance ``[b, 8, n+1, h, w]``."""
+    """Clip ``[b, 3, 4n+1, 4h, 4w]`` in [-1, 1] to mean and log variance ``[b, 16, n+1, h, w]``."""
 
     def __init__(self):
         super().__init__()
         self.layers = nn.Sequential(
-            CausalConv3d(12, 48, (2, 1, 1)), ResBlock(48),
-            CausalConv3d(48, NARROW, (2, 1, 1)), ResBlock(NARROW),
-            CausalConv3d(NARROW, WIDE, (1, 2, 2)), ResBlock(WIDE), ResBlock(WIDE),
+            CausalConv3d(12, NARROW), ResBlock(NARROW),
+            CausalConv3d(NARROW, NARROW, (2, 1, 1)), ResBlock(NARROW),
+            CausalConv3d(NARROW, WIDE, (2, 1, 1)), ResBlock(WIDE),
+            CausalConv3d(WIDE, WIDE, (1, 2, 2)), ResBlock(WIDE), ResBlock(WIDE),
             ChannelRMSNorm(WIDE), nn.SiLU(), CausalConv3d(WIDE, 2 * LATENT_CHANNELS),
         )  # fmt: skip
 
@@ -88,7 +89,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Latents ``[b, 8, n+1, h, w]``, each channel normalised, to a clip ``[b, 3, 4n+1, 4h, 4w]`` near [-1, 1]."""
+    """Latents ``[b, 16, n+1, h, w]``, each channel normalised, to a clip ``[b, 3, 4n+1, 4h, 4w]`` near [-1, 1]."""
 
     def __init__(self):
         super().__init__()
