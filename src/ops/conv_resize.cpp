@@ -119,11 +119,7 @@ Status lower_resize(LoweringContext& c) {
                                        {"stretch", "not_larger", "not_smaller"}));
     if (policy != "stretch") TUTTI_RETURN_IF_ERROR(keep_aspect_ratio(x, axes, policy, &sizes, &scales));
   } else if (is_given(2)) {
-    if (!c.input(2)->is_constant()) {
-      return invalid_argument("input 2 (scales, ", c.input(2)->type(),
-                              ") must be known at compile time");
-    }
-    scales = c.input(2)->constant().to_doubles();
+    TUTTI_ASSIGN_OR_RETURN(scales, c.known_floats(2));
     if (scales.size() != axes.size()) {
       return invalid_argument("input 2 (scales) is ", scales, "; expected ", axes.size(), " numbers");
     }

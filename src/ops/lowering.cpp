@@ -87,19 +87,25 @@ Result<std::vector<std::int64_t>> LoweringContext::known_ints(std::size_t i) con
   return out;
 }
 
-Result<double> LoweringContext::known_float(std::size_t i, double fallback) const {
+Result<std::vector<double>> LoweringContext::known_floats(std::size_t i) const {
   const Value* value = input(i);
-  if (value == nullptr) return fallback;
+  if (value == nullptr) return invalid_argument("input ", i, " is missing");
   if (!value->is_constant()) {
     return invalid_argument("input ", i, " ('", value->name(), "', ", value->type(),
                             ") must be known at compile time; `--bind NAME=FILE.npy` fixes a "
                             "graph input");
   }
-  if (value->constant().element_count() != 1) {
-    return invalid_argument("input ", i, " ('", value->name(), "') is ", value->type(),
+  return value->constant().to_doubles();
+}
+
+Result<double> LoweringContext::known_float(std::size_t i, double fallback) const {
+  if (input(i) == nullptr) return fallback;
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<double> elements, known_floats(i));
+  if (elements.size() != 1) {
+    return invalid_argument("input ", i, " ('", input(i)->name(), "') is ", input(i)->type(),
                             "; expected one element");
   }
-  return value->constant().to_doubles()[0];
+  return elements[0];
 }
 
 void LoweringRegistry::add(Lowering lowering) {

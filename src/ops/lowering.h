@@ -44,6 +44,8 @@ class LoweringContext {
   Result<std::vector<Dim>> known_sizes(std::size_t i) const;
   // The same where symbols are not enough.
   Result<std::vector<std::int64_t>> known_ints(std::size_t i) const;
+  // Elements of a constant input of numbers, in whatever type they are.
+  Result<std::vector<double>> known_floats(std::size_t i) const;
   // A constant scalar input (or the fallback when absent).
   Result<double> known_float(std::size_t i, double fallback) const;
 
