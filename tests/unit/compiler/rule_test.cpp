@@ -1,0 +1,142 @@
+// Every operator's layout rule against its kernel: each dimension of each value of a small graph is
+// seeded in turn, and the pieces must add up to the whole. A rule that promises too much shows here.
+#include "compiler_fixture.h"
+#include "spmd_interpreter.h"
+
+namespace tutti {
+namespace {
+
+struct RuleCase {
+  std::string_view name;
+  std::string_view inputs;  // in text; sizes are numbers or the symbols m = 6, n = 5
+  std::string_view body;    // the last value is %y
+};
+
+const RuleCase kCases[] = {
+    {"Exp", "%x: f32[m, n]", "%y = Exp(%x)"},
+    {"AddBroadcast", "%x: f32[m, n, 4], %z: f32[n, 1]", "%y = Add(%x, %z)"},
+    {"Where", "%x: f32[m, n], %z: f32[m, 1]", "%c = Greater(%x, %z)\n %y = Where(%c, %x, %z)"},
+    {"Cast", "%x: f32[m, n]", "%h = Cast(%x) {to = \"f64\"}\n %y = Cast(%h) {to = \"f32\"}"},
+    {"Transpose", "%x: f32[m, n, 4]", "%y = Transpose(%x) {perm = [2, 0, 1]}"},
+    {"ReshapeSplit", "%x: f32[m, 24]", "%y = Reshape(%x) {shape = dims[m, 6, 4]}"},
+    {"ReshapeMerge", "%x: f32[m, n, 4]", "%y = Reshape(%x) {shape = dims[m*n, 4]}"},
+    {"ReshapeMergeAll", "%x: f32[4, 6, 2]", "%y = Reshape(%x) {shape = dims[48]}"},
+    {"ReshapeAcross", "%x: f32[4, 6]", "%y = Reshape(%x) {shape = dims[3, 8]}"},
+    {"ReshapeMixed", "%x: f32[6, 4, 9]", "%y = Reshape(%x) {shape = dims[2, 12, 3, 3]}"},
+    {"ReshapeOnes", "%x: f32[m, 1, 4]", "%y = Reshape(%x) {shape = dims[1, m, 4, 1]}"},
+    {"Expand", "%x: f32[m, 1, 4]", "%y = Expand(%x) {shape = dims[3, m, 5, 4]}"},
+    {"Slice", "%x: f32[m, 8]",
+     "%y = Slice(%x) {axes = [1], starts = dims[6], ends = dims[1], steps = [-2]}"},
+    {"Concat", "%x: f32[m, n, 4], %z: f32[m, n, 2]", "%y = Concat(%x, %z) {axis = 2}"},
+    {"Split", "%x: f32[m, 8]",
+     "%a: f32[m, 2], %b: f32[m, 6] = Split(%x) {axis = 1, sizes = dims[2, 6]}\n"
+     " %y = Concat(%b, %a) {axis = 1}"},
+    {"Pad", "%x: f32[m, n]",
+     "%y = Pad(%x) {axes = [1], before = dims[1], after = dims[2], mode = \"constant\"}"},
+    {"Tile", "%x: f32[m, n]", "%y = Tile(%x) {repeats = dims[2, 1]}"},
+    {"Gather", "%x: f32[m, n, 4]",
+     "%i = constant i64[2, 3] [0, 3, 1, 1, 2, 4]\n %y = Gather(%x, %i) {axis = 1}"},
+    {"GatherRows", "%x: f32[7, 4]",
+     "%i = constant i64[2, 3] [0, 3, 6, 1, 2, 4]\n %y = Gather(%x, %i) {axis = 0}"},
+    {"GatherElements", "%x: f32[4, 3]",
+     "%i = constant i64[2, 3] [0, 3, 1, 1, 2, 0]\n %y = GatherElements(%x, %i) {axis = 0}"},
+    {"CumSum", "%x: f32[m, n]", "%y = CumSum(%x) {axis = 1, exclusive = 0, reverse = 0}"},
+    {"Trilu", "%x: f32[m, n, n]", "%y = Trilu(%x) {upper = 0, k = 0}"},
+    {"ReduceSum", "%x: f32[m, n, 4]", "%y = Reduce(%x) {kind = \"sum\", axes = [1], keepdims = 0}"},
+    {"ReduceMean", "%x: f32[m, n, 4]",
+     "%y = Reduce(%x) {kind = \"mean\", axes = [0, 2], keepdims = 1}"},
+    {"ReduceMax", "%x: f32[m, n, 4]", "%y = Reduce(%x) {kind = \"max\", axes = [1], keepdims = 1}"},
+    {"MatMul", "%x: f32[m, n], %z: f32[n, 7]", "%y = MatMul(%x, %z)"},
+    {"MatMulBatched", "%x: f32[m, 1, n, 4], %z: f32[3, 4, 5]", "%y = MatMul(%x, %z)"},
+    {"Linear", "%x: f32[m, n, 4], %r: f32[m, n, 6]",
+     "%w = constant f32[6, 4] data\n %b = constant f32[6] data\n"
+     " %y = Linear(%x, %w, %b, %r) {transpose_w = 1, activation = \"silu\"}"},
+    {"LinearBare", "%x: f32[m, 8]", "%w = constant f32[8, 6] data\n %y = Linear(%x, %w)"},
+    {"LayerNorm", "%x: f32[m, n, 8]",
+     "%s = constant f32[8] data\n %b = constant f32[8] data\n"
+     " %y = LayerNormalization(%x, %s, %b) {axis = 2, epsilon = 0.0009765625}"},
+    {"RMSNorm", "%x: f32[m, n, 8]",
+     "%s = constant f32[8] data\n %y = RMSNormalization(%x, %s) {axis = 2, epsilon = 0.0009765625}"},
+    {"GroupNorm", "%x: f32[m, 6, n]", "%y = GroupNorm(%x) {groups = 3, epsilon = 0.0009765625}"},
+    {"Softmax", "%x: f32[m, n, 4]", "%y = Softmax(%x) {axis = 1}"},
+    {"Attention", "%q: f32[2, 6, m, 4], %k: f32[2, 3, n, 4], %v: f32[2, 3, n, 8]",
+     "%y = Attention(%q, %k, %v) {layout = \"bhsd\", scale = 0.5}"},
+    {"AttentionTokensFirst", "%q: f32[2, m, 6, 4], %k: f32[2, n, 2, 4], %v: f32[2, n, 2, 4]",
+     "%y = Attention(%q, %k, %v) {layout = \"bshd\", scale = 0.5}"},
+    {"AttentionCausal", "%q: f32[2, 4, m, 4], %k: f32[2, 4, m, 4]",
+     "%y = Attention(%q, %k, %k) {layout = \"bhsd\", scale = 0.5, is_causal = 1}"},
+    {"AttentionMask", "%q: f32[2, 4, m, 4], %k: f32[2, 2, n, 4], %mask: f32[2, 4, m, n]",
+     "%y = Attention(%q, %k, %k, %mask) {layout = \"bhsd\", scale = 0.5}"},
+    {"AttentionOneKeyHead", "%q: f32[2, 6, m, 4], %k: f32[2, 1, n, 4]",
+     "%y = Attention(%q, %k, %k) {layout = \"bhsd\", scale = 0.5}"},
+    {"Conv", "%x: f32[m, 4, 6, n]",
+     "%w = constant f32[8, 4, 3, 3] data\n %b = constant f32[8] data\n"
+     " %y = Conv(%x, %w, %b) {strides = [2, 1], pads = [1, 1, 1, 1], "
+     "dilations = [1, 1], group = 1}"},
+    {"ConvGrouped", "%x: f32[m, 4, 9]",
+     "%w = constant f32[8, 2, 3] data\n"
+     " %y = Conv(%x, %w) {strides = [1], pads = [1, 1], dilations = [1], "
+     "group = 2}"},
+    {"ConvTranspose", "%x: f32[m, 4, 5]",
+     "%w = constant f32[4, 6, 3] data\n"
+     " %y = ConvTranspose(%x, %w) {strides = [2], pads = [1, 1], "
+     "dilations = [1], group = 1, output_padding = [0]}"},
+};
+
+class RuleTest : public CompilerTest, public ::testing::WithParamInterface<RuleCase> {
+ protected:
+  static std::string text_of(const RuleCase& rule) {
+    return str_cat("graph @rule (", rule.inputs, ") {\n ", rule.body, "\n return %y\n}");
+  }
+
+  NamedTensors inputs_of(const Graph& graph) {
+    NamedTensors tensors;
+    unsigned seed = 1;
+    for (const Value* input : graph.inputs()) {
+      tensors[input->name()] = random_f32(*evaluate(input->shape(), sizes_), seed++);
+    }
+    return tensors;
+  }
+
+  const SymbolMap sizes_ = {{"m", 6}, {"n", 5}};
+};
+
+TEST_P(RuleTest, PiecesAlongAnyDimensionGiveTheWhole) {
+  const std::string text = text_of(GetParam());
+  const auto whole = parse_model(text);
+  const NamedTensors inputs = inputs_of(*whole);
+  SpmdInterpreter interpreter(&ops_);
+  const auto right = interpreter.run_whole(*whole, inputs, sizes_);
+  ASSERT_TRUE(right.ok()) << right.status().to_string();
+  for (const Value* value : whole->values()) {
+    for (std::size_t dim = 0; dim < value->rank(); ++dim) {
+      for (const int ranks : {2, 3, 4}) {
+        CompileOptions seeded = options(str_cat("ax=", ranks));
+        seeded.seeds = {{value->name(), static_cast<int>(dim), "ax"}};
+        // Links that cost nothing: whatever may be split is split.
+        seeded.rates.bytes_per_second = 1e30;
+        seeded.rates.seconds_per_exchange = 0;
+        auto graph = parse_model(text);
+        CompiledModel model;
+        model.mesh = seeded.mesh;
+        Partitioned spmd = to_spmd(*graph, seeded);
+        ASSERT_NE(spmd.graph, nullptr);
+        model.main = std::move(spmd.graph);
+        for (const Value* input : whole->inputs()) model.inputs.push_back({input->name(), input->type()});
+        const auto found = interpreter.run(model, inputs);
+        ASSERT_TRUE(found.ok()) << found.status().to_string() << "\n" << print(*model.main);
+        for (const auto& outputs : *found) {
+          ASSERT_LE(relative_error(outputs[0], (*right)[0]), 2e-6)
+              << value->name() << " dimension " << dim << " over " << ranks << " ranks\n"
+              << print(*model.main);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, RuleTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace tutti
