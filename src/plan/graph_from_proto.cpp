@@ -32,7 +32,7 @@ class GraphReader {
       : proto_(proto), source_(*source), graph_(std::make_unique<Graph>()) {}
 
   Result<std::unique_ptr<Graph>> read() {
-    graph_->name = proto_.name();
+    if (proto_.name() != kNoGraphName) graph_->name = proto_.name();
     for (const onnx::ValueInfoProto& input : proto_.input()) {
       TUTTI_RETURN_IF_ERROR(check_free(input.name()));
       TUTTI_ASSIGN_OR_RETURN(TensorType type, type_from_value(input));

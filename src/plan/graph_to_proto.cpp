@@ -27,7 +27,7 @@ class GraphWriter {
       : data_(data), data_name_(data_name) {}
 
   Status write(const Graph& graph, onnx::GraphProto* proto) {
-    proto->set_name(graph.name);
+    proto->set_name(graph.name.empty() ? kNoGraphName : graph.name);
     for (const Value* input : graph.inputs()) {
       TUTTI_RETURN_IF_ERROR(write_value(*input, proto->add_input()));
     }

@@ -9,6 +9,9 @@ inline constexpr const char* kTuttiDomain = "ai.tutti";
 inline constexpr const char* kPrologueType = "Prologue";
 inline constexpr const char* kPrologueBody = "body";
 
+// ONNX wants a name of every graph; this one stands for none.
+inline constexpr const char* kNoGraphName = "unnamed";
+
 // Metadata of an output whose outside name differs from its value's.
 inline constexpr const char* kOutputNameKey = "tutti.output_name";
 
