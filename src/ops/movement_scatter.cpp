@@ -219,6 +219,7 @@ void register_scatter_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
   ops->add(std::move(nd));
 
   add_lowering(lowerings, "ScatterElements", lower_scatter_elements, {"axis", "reduction"});
+  add_lowering(lowerings, "Scatter", lower_scatter_elements, {"axis"});  // the name before opset 11
   add_lowering(lowerings, "ScatterND", lower_scatter_nd, {"reduction"});
 }
 

@@ -142,12 +142,13 @@ Status lower_identity(LoweringContext& c) {
   return finish(c, c.input(0));
 }
 
-// At inference nothing is dropped.
+// At inference, or with a ratio of 0, nothing is dropped.
 Status lower_dropout(LoweringContext& c) {
   TUTTI_RETURN_IF_ERROR(require_inputs(c, 1));
   if (c.input(2) != nullptr) {
     TUTTI_ASSIGN_OR_RETURN(const std::vector<std::int64_t> training, c.known_ints(2));
-    if (!training.empty() && training[0] != 0) {
+    TUTTI_ASSIGN_OR_RETURN(const double ratio, c.known_float(1, 0.5));
+    if (!training.empty() && training[0] != 0 && ratio != 0) {
       return unimplemented("training_mode is true; expected an inference model");
     }
   }
@@ -284,7 +285,7 @@ void register_pointwise_lowerings(LoweringRegistry* lowerings) {
   add(lowerings, "Cast", lower_cast, {"to", "saturate", "round_mode"});
   add(lowerings, "CastLike", lower_cast_like, {"saturate", "round_mode"});
   add(lowerings, "Identity", lower_identity);
-  add(lowerings, "Dropout", lower_dropout, {"seed"});
+  add(lowerings, "Dropout", lower_dropout, {"seed", "ratio"});
   add(lowerings, "Hardmax", lower_hardmax, {"axis"});
   add(lowerings, "Constant", lower_constant,
       {"value", "value_float", "value_floats", "value_int", "value_ints"});

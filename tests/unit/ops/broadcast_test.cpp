@@ -59,7 +59,7 @@ TEST(LayoutRules, MovementKeepsWhatPassesThrough) {
   EXPECT_EQ(rule_of(bench.builder().op("Concat", {x, x}, {{"axis", std::int64_t{2}}})),
             "(d0 d1 i0!),(d0 d1 i1!)->(d0 d1 d2!)");
   EXPECT_EQ(rule_of(bench.builder().op("Tile", {x}, {{"repeats", Shape{1, 2, 1}}})),
-            "(d0 d1 d2)->(d0 (r1 d1) d2)");
+            "(d0 d1 d2)->(d0 (r1! d1) d2)");
   EXPECT_EQ(rule_of(bench.builder().expand(bench.input(DType::kFloat32, {b, 1, 8}), {b, t, 8})),
             "(d0 1 d2)->(d0 d1 d2)");
 }
