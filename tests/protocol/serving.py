@@ -1,0 +1,76 @@
+"""The real binary: compile, serve, ask."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import tritonclient.grpc as triton
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("TUTTI_BUILD", ROOT / "build" / "release"))
+TUTTI = Path(os.environ.get("TUTTI_BINARY", BUILD / "bin" / "tutti"))
+START_SECONDS = 120
+RANKS = (1, 2, 3, 4, 8)
+
+
+def compile_model(onnx_file, folder, *options, version=1):
+    command = [TUTTI, "compile", onnx_file, "--output", folder, "--version", str(version)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True)
+    assert done.returncode == 0, f"tutti compile failed:\n{done.stdout}{done.stderr}"
+
+
+class Server:
+    """`tutti serve` on a free port."""
+
+    def __init__(self, *repositories, options=(), log):
+        port_file = log.with_suffix(".port")
+        port_file.unlink(missing_ok=True)
+        command = [TUTTI, "serve", "--grpc-port", "0", "--port-file", port_file, *options]
+        for repository in repositories:
+            command += ["--model-repository", repository]
+        self.log = log
+        with open(log, "w") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + START_SECONDS
+        while not port_file.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError(f"the server did not start:\n{log.read_text()}")
+            time.sleep(0.02)
+        self.url = f"127.0.0.1:{port_file.read_text().strip()}"
+        self.client = triton.InferenceServerClient(self.url)
+
+    def stop(self, number=signal.SIGTERM, timeout=60):
+        """The exit code."""
+        if hasattr(self, "client"):
+            self.client.close()
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+def tensor(name, array, datatype):
+    tensor = triton.InferInput(name, list(array.shape), datatype)
+    tensor.set_data_from_numpy(array)
+    return tensor
+
+
+def infer_affine(client, model="affine", x=None):
+    """y of the affine model."""
+    x = np.arange(8, dtype=np.float32).reshape(2, 4) if x is None else x
+    return client.infer(model, [tensor("x", x, "FP32")]).as_numpy("y")
+
+
+def assert_well(client):
+    """Live, ready, and a good request gets the right answer."""
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(infer_affine(client, x=x), 2 * x + 1)
