@@ -1,4 +1,5 @@
-#include <map>
+#include <algorithm>
+#include <set>
 
 #include "compiler/partition.h"
 #include "graph/builder.h"
@@ -6,30 +7,42 @@
 namespace tutti {
 namespace {
 
-using Positions = std::map<const Node*, int>;
-
-Positions positions_of(const Graph& graph) {
-  Positions positions;
-  for (const auto& node : graph.nodes()) {
-    positions.emplace(node.get(), static_cast<int>(positions.size()));
-  }
-  return positions;
-}
-
 bool agree(const Node& a, const Node& b) {
   return a.attr_string("axis") == b.attr_string("axis") &&
          a.input(0)->dtype() == b.input(0)->dtype();
 }
 
-// Everything that uses an output of `node` comes after position `at`. Then nothing up to `at`
-// depends on `node`, and it may move there.
-bool used_only_after(const Node& node, int at, const Positions& positions) {
-  for (const Value* output : node.outputs()) {
-    for (const Node* user : output->users()) {
-      if (positions.at(user) <= at) return false;
+std::vector<Node*> order_of(const Graph& graph) {
+  std::vector<Node*> order;
+  for (const auto& node : graph.nodes()) order.push_back(node.get());
+  return order;
+}
+
+// Nodes between the first of `group` and `candidate` that need results of the group, in order;
+// nullopt when the candidate is one of them, or when so much would have to wait that it is no
+// longer the same place in the model.
+std::optional<std::vector<Node*>> waiting_for(const std::vector<Node*>& group,
+                                              const Node* candidate,
+                                              const std::vector<Node*>& order) {
+  constexpr std::size_t kMaxWaiting = 64;
+  std::set<const Node*> late(group.begin(), group.end());
+  std::vector<Node*> waiting;
+  auto it = std::find(order.begin(), order.end(), group.front());
+  for (++it; it != order.end(); ++it) {
+    Node* node = *it;
+    const bool needs_group = std::any_of(
+        node->inputs().begin(), node->inputs().end(),
+        [&](const Value* input) { return input != nullptr && late.contains(input->producer()); });
+    if (node == candidate) {
+      if (needs_group) return std::nullopt;
+      return waiting;
     }
+    if (!needs_group || late.contains(node)) continue;
+    if (node->op().is_exchange || waiting.size() == kMaxWaiting) return std::nullopt;
+    late.insert(node);
+    waiting.push_back(node);
   }
-  return true;
+  return std::nullopt;
 }
 
 template <class T>
@@ -39,7 +52,7 @@ void append_attribute(const Node& node, std::string_view name, std::vector<T>* o
 }
 
 Status merge_group(Partitioned& model, const std::vector<Node*>& group,
-                   const CompileOptions& options, Positions* positions) {
+                   const std::vector<Node*>& waiting, const CompileOptions& options) {
   Graph& graph = *model.graph;
   const Node& last = *group.back();
   AttributeMap attributes = {{"axis", last.attr_string("axis")}, {"ranks", last.attr_int("ranks")}};
@@ -63,9 +76,8 @@ Status merge_group(Partitioned& model, const std::vector<Node*>& group,
   const std::vector<Value*> merged =
       b.ops("AllToAll", inputs, std::move(attributes), static_cast<int>(inputs.size()));
   TUTTI_RETURN_IF_ERROR(b.status());
-  const int position = positions->at(group.back());
-  for (const Node* node : group) positions->erase(node);
-  positions->emplace(merged[0]->producer(), position);
+  // In front of the last member stands the merged node; behind it, what waited.
+  for (Node* node : waiting) graph.move_before(node, group.back());
   std::size_t next = 0;
   for (Node* node : group) {
     std::vector<std::string> names;
@@ -86,22 +98,22 @@ Status merge_exchanges(Partitioned& model, const CompileOptions& options) {
   for (const auto& node : model.graph->nodes()) {
     if (node->type() == "AllToAll") pending.push_back(node.get());
   }
-  Positions positions = positions_of(*model.graph);
-  // Greedy from the first on: each takes the later ones that it can wait for.
+  // Greedy from the first on: each takes the later ones that do not need it.
   for (std::size_t first = 0; first < pending.size(); ++first) {
     if (pending[first] == nullptr) continue;
+    const std::vector<Node*> order = order_of(*model.graph);
     std::vector<Node*> group = {pending[first]};
+    std::vector<Node*> waiting;
     for (std::size_t next = first + 1; next < pending.size(); ++next) {
       Node* candidate = pending[next];
       if (candidate == nullptr || !agree(*group[0], *candidate)) continue;
-      const int at = positions.at(candidate);
-      bool can_wait = true;
-      for (const Node* node : group) can_wait = can_wait && used_only_after(*node, at, positions);
-      if (!can_wait) break;  // later ones are further away
+      auto more = waiting_for(group, candidate, order);
+      if (!more) break;  // later ones are further away
+      waiting = *std::move(more);
       group.push_back(candidate);
       pending[next] = nullptr;
     }
-    if (group.size() > 1) TUTTI_RETURN_IF_ERROR(merge_group(model, group, options, &positions));
+    if (group.size() > 1) TUTTI_RETURN_IF_ERROR(merge_group(model, group, waiting, options));
   }
   return {};
 }

@@ -10,22 +10,6 @@ Split whole_units(const Value& value, int dim, int axis) {
   return Split{dim, axis, value.shape()[static_cast<std::size_t>(dim)], 1};
 }
 
-void seed_ulysses(const Graph& graph, int axis, AxisSeeds* seeds) {
-  for (const auto& node : graph.nodes()) {
-    if (node->type() != "Attention") continue;
-    const int tokens = token_dimension(*node);
-    const Value* q = node->input(0);
-    if (q->shape()[static_cast<std::size_t>(tokens)].is(1)) continue;
-    seeds->labels.emplace_back(q, whole_units(*q, tokens, axis));
-    seeds->labels.emplace_back(node->output(), whole_units(*node->output(), tokens, axis));
-    // Self-attention. Short contexts of another length are better gathered.
-    const Shape& k = node->input(1)->shape();
-    if (k[static_cast<std::size_t>(tokens)] == q->shape()[static_cast<std::size_t>(tokens)]) {
-      seeds->prefer_heads.insert(node.get());
-    }
-  }
-}
-
 void seed_cfg(const Graph& graph, int axis, AxisSeeds* seeds) {
   const auto batch = batch_size(graph);
   if (!batch) return;
@@ -122,7 +106,7 @@ Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& optio
     const Value* value = graph.find_value(seed.value);
     seeds.labels.emplace_back(value, whole_units(*value, seed.dim, axis));
   }
-  if (strategy == "ulysses") seed_ulysses(graph, axis, &seeds);
+  if (strategy == "ulysses") seed_ulysses(graph, options.mesh, axis, &seeds);
   if (strategy == "cfg") seed_cfg(graph, axis, &seeds);
   return seeds;
 }

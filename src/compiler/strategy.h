@@ -21,6 +21,10 @@ Result<std::string> strategy_of(const CompileOptions& options, int axis);
 // Seeds of `axis`: those given by hand, then those of its strategy.
 Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& options, int axis);
 
+// Splits tokens: the queries and results of every attention, or, where an attention joins sequences
+// of several sources, each of those by itself and the heads of the joined one.
+void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);
+
 // All names of axes and inputs in the options exist. Seeds name values of the simplified graph and
 // are checked where they are used.
 Status check_options(const Graph& graph, const CompileOptions& options);

@@ -124,6 +124,78 @@ TEST_F(EqualityTest, ALayerMovesTheArithmeticMinimum) {
   }
 }
 
+// Text and video tokens in one attention, in streams of their own around it (as in MMDiT).
+std::string joint_transformer(int layers) {
+  std::string text =
+      "graph @joint (%video: f32[b, s, 16], %text: f32[b, t, 16]) {\n  %w0 = constant f32[16, 16] "
+      "data\n"
+      "  %v0 = MatMul(%video, %w0)\n  %t0 = Gelu(%text)\n";
+  std::string v = "%v0";
+  std::string t = "%t0";
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string l = str_cat("%l", layer);
+    for (const char* part : {"q", "k", "v"}) {
+      for (const char* stream : {"t", "v"}) {
+        const std::string name = str_cat(l, stream, part);
+        const std::string x = stream[0] == 't' ? t : v;
+        const std::string tokens = stream[0] == 't' ? "t" : "s";
+        text +=
+            str_cat("  ", name, "w = constant f32[16, 16] data\n  ", name, "m = MatMul(", x, ", ",
+                    name, "w)\n  ", name, "r = Reshape(", name, "m) {shape = dims[b, ", tokens,
+                    ", 4, 4]}\n  ", name, " = Transpose(", name, "r) {perm = [0, 2, 1, 3]}\n");
+      }
+      text +=
+          str_cat("  ", l, part, " = Concat(", l, "t", part, ", ", l, "v", part, ") {axis = 2}\n");
+    }
+    text += str_cat("  ", l, "a = Attention(", l, "q, ", l, "k, ", l,
+                    "v) {layout = \"bhsd\", scale = 0.5}\n  ", l, "at = Transpose(", l,
+                    "a) {perm = [0, 2, 1, 3]}\n  ", l, "af = Reshape(", l,
+                    "at) {shape = dims[b, s+t, 16]}\n");
+    text += str_cat("  ", l, "ot = Slice(", l,
+                    "af) {axes = [1], starts = dims[0], ends = dims[t], steps = [1]}\n  ", l,
+                    "ov = Slice(", l,
+                    "af) {axes = [1], starts = dims[t], ends = dims[s+t], steps = [1]}\n");
+    for (const char* stream : {"t", "v"}) {
+      const std::string name = str_cat(l, stream);
+      text += str_cat("  ", name, "w = constant f32[16, 16] data\n  ", name, "p = MatMul(", l, "o",
+                      stream, ", ", name, "w)\n  ", name, "x = Add(", stream[0] == 't' ? t : v,
+                      ", ", name, "p)\n");
+    }
+    t = l + "tx";
+    v = l + "vx";
+  }
+  return text + "  %y = Silu(" + v + ")\n  return %y, " + t + "\n}\n";
+}
+
+TEST_F(EqualityTest, JoinedSequencesAreSplitEachByItself) {
+  const int layers = 2;
+  const std::string text = joint_transformer(layers);
+  for (const int ranks : {2, 3, 4}) {
+    const CompiledModel model = compile_text(text, options(str_cat("cp=", ranks)));
+    // All of q, k, v of both streams travel in one exchange; both results in another.
+    ASSERT_EQ(model.exchanges.size(), static_cast<std::size_t>(2 * layers + 2)) << model.explain;
+    for (int layer = 0; layer < layers; ++layer) {
+      EXPECT_EQ(model.exchanges[static_cast<std::size_t>(2 * layer)].values.size(), 6U);
+      EXPECT_EQ(model.exchanges[static_cast<std::size_t>(2 * layer) + 1].values.size(), 2U);
+    }
+    for (const auto& node : model.main->nodes()) {
+      if (node->type() != "Linear") continue;
+      EXPECT_NE(model.layouts.at(node->output()->name()).layout.on_axis(0), nullptr)
+          << node->output()->name() << " is computed on every rank";
+    }
+    const NamedTensors tensors = {{"video", random_f32({2, 9, 16}, 1)},
+                                  {"text", random_f32({2, 5, 16}, 2)}};
+    SpmdInterpreter interpreter(&ops_);
+    const auto right =
+        interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"s", 9}, {"t", 5}});
+    const auto found = interpreter.run(model, tensors);
+    ASSERT_TRUE(right.ok() && found.ok()) << found.status().to_string();
+    for (const auto& outputs : *found) {
+      for (std::size_t i = 0; i < 2; ++i) EXPECT_LE(relative_error(outputs[i], (*right)[i]), 1e-5);
+    }
+  }
+}
+
 TEST_F(EqualityTest, TensorParallelProductsSumToTheWhole) {
   constexpr std::string_view kMlp = R"(graph @mlp (%x: f32[b, 16]) {
     %w1 = constant f32[16, 21] data

@@ -1,0 +1,132 @@
+// Ulysses context parallelism: tokens are split everywhere but inside attentions, which take heads.
+#include <algorithm>
+
+#include "compiler/sharding.h"
+#include "compiler/strategy.h"
+
+namespace tutti {
+namespace {
+
+using TokenDim = std::pair<const Value*, int>;  // a value and its token dimension
+
+// Nodes between a projection and its attention: they move, turn and scale tokens.
+bool is_light(const Node& node) {
+  static const std::set<std::string, std::less<>> kTypes = {
+      "Transpose", "Reshape", "Slice", "Split", "Concat", "RMSNormalization", "LayerNormalization"};
+  return node.op().is_pointwise || kTypes.contains(node.type());
+}
+
+int dimension_of_factor(const DimFactors& operand, int factor) {
+  for (std::size_t d = 0; d < operand.size(); ++d) {
+    if (!operand[d].empty() && operand[d][0] == factor) return static_cast<int>(d);
+  }
+  return -1;
+}
+
+// The operands of a Concat that joins token sequences (text and video, say) on the way to an
+// attention's operand; empty when nothing is joined there.
+void find_joined(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* joined) {
+  const Node* node = at.first->producer();
+  if (node == nullptr || !is_light(*node) || !seen->insert(at).second) return;
+  if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
+    for (const Value* input : node->inputs()) {
+      const TokenDim operand{input, at.second};
+      if (std::find(joined->begin(), joined->end(), operand) == joined->end()) {
+        joined->push_back(operand);
+      }
+    }
+    return;
+  }
+  const FactorMap map = factors_of(*node);
+  const auto output = static_cast<std::size_t>(at.first->producer_output());
+  const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
+  if (factors.empty()) return;
+  for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+    if (node->input(i) == nullptr) continue;
+    const int dim = dimension_of_factor(map.inputs[i], factors[0]);
+    if (dim >= 0) find_joined({node->input(i), dim}, seen, joined);
+  }
+}
+
+// Where an attention's output is cut along tokens again: the results of Slice or Split.
+void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* cut) {
+  if (!seen->insert(at).second) return;
+  for (const Node* node : at.first->users()) {
+    if (!is_light(*node)) continue;
+    const bool is_slice = node->type() == "Slice";
+    const auto axes = node->attr_ints("axes");
+    if ((is_slice && std::find(axes.begin(), axes.end(), at.second) != axes.end()) ||
+        (node->type() == "Split" && node->attr_int("axis") == at.second)) {
+      for (const Value* output : node->outputs()) cut->emplace_back(output, at.second);
+      continue;
+    }
+    const FactorMap map = factors_of(*node);
+    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+      if (node->input(i) != at.first) continue;
+      const auto& factors = map.inputs[i][static_cast<std::size_t>(at.second)];
+      if (factors.empty()) continue;
+      for (std::size_t o = 0; o < node->outputs().size(); ++o) {
+        const int dim = dimension_of_factor(map.outputs[o], factors[0]);
+        if (dim >= 0) find_cut({node->output(o), dim}, seen, cut);
+      }
+    }
+  }
+}
+
+// Units of the query heads so that every rank has heads of its own; nullopt: heads run out.
+std::optional<Dim> head_units(const Node& attention, int ranks) {
+  const auto heads = static_cast<std::size_t>(3 - token_dimension(attention));
+  const Dim& query = attention.input(0)->shape()[heads];
+  const Dim& groups = attention.input(1)->shape()[heads];
+  if (!query.is_constant() || !groups.is_constant() || groups.is(0)) return std::nullopt;
+  const std::int64_t size = query.constant() / groups.constant();
+  for (std::int64_t copies = 1; copies <= size; ++copies) {
+    const std::int64_t units = groups.constant() * copies;
+    if (size % copies == 0 && units >= ranks) return Dim(units);
+  }
+  return std::nullopt;
+}
+
+bool is_single(const TokenDim& at) {
+  return at.first->shape()[static_cast<std::size_t>(at.second)].is(1);
+}
+
+}  // namespace
+
+void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
+  const auto seed_tokens = [&](const TokenDim& at) {
+    const Dim& size = at.first->shape()[static_cast<std::size_t>(at.second)];
+    seeds->labels.emplace_back(at.first, Split{at.second, axis, size, 1});
+  };
+  for (const auto& node : graph.nodes()) {
+    if (node->type() != "Attention") continue;
+    const int tokens = token_dimension(*node);
+    const TokenDim query{node->input(0), tokens};
+    const TokenDim key{node->input(1), tokens};
+    const TokenDim output{node->output(), tokens};
+    if (is_single(query)) continue;
+    std::vector<TokenDim> joined;
+    std::set<TokenDim> seen;
+    find_joined(query, &seen, &joined);
+    const auto units = head_units(*node, mesh.size(axis));
+    if (joined.size() > 1 && units) {
+      // Each sequence is split by itself; the join happens over whole sequences and split heads.
+      find_joined(key, &seen, &joined);
+      find_joined({node->input(2), tokens}, &seen, &joined);
+      find_cut(output, &seen, &joined);
+      for (const TokenDim& sequence : joined) seed_tokens(sequence);
+      seeds->labels.emplace_back(query.first, Split{3 - tokens, axis, *units, 1});
+      seeds->labels.emplace_back(output.first, Split{3 - tokens, axis, *units, 1});
+      continue;
+    }
+    seed_tokens(query);
+    seed_tokens(output);
+    // Self-attention. Short contexts of another length are better gathered.
+    const auto at = static_cast<std::size_t>(tokens);
+    if (key.first->shape()[at] == query.first->shape()[at]) {
+      seeds->prefer_heads.insert(node.get());
+    }
+  }
+}
+
+}  // namespace tutti
