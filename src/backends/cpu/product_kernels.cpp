@@ -134,7 +134,7 @@ Status GemmKernel::prepare() {
     constant = p_.constant_b->data();
     if (converts()) {
       TUTTI_ASSIGN_OR_RETURN(converted, Tensor::allocate(compute_, {p_.b_elements}));
-      convert_to_float(p_.dtype, constant, converted.mutable_data_as<float>(), p_.b_elements, pool_);
+      to_floats(p_.dtype, constant, converted.mutable_data_as<float>(), p_.b_elements, pool_);
       constant = converted.data();
     }
   }
@@ -184,7 +184,7 @@ Status GemmKernel::run(const KernelArgs& args) {
       std::byte* target = next;
       next += align64(static_cast<std::size_t>(count) * sizeof(float));
       if (source != nullptr) {
-        convert_to_float(p_.dtype, source, reinterpret_cast<float*>(target), count, pool_);
+        to_floats(p_.dtype, source, reinterpret_cast<float*>(target), count, pool_);
       }
       return target;
     };
@@ -206,7 +206,7 @@ Status GemmKernel::run(const KernelArgs& args) {
   pool_->parallel_for(items, 1, std::ref(body));
   for (const Status& status : failures_) TUTTI_RETURN_IF_ERROR(status);
   if (converts()) {
-    convert_from_float(p_.dtype, reinterpret_cast<const float*>(run.c), args.outputs[0], p_.c_elements(),
+    from_floats(p_.dtype, reinterpret_cast<const float*>(run.c), args.outputs[0], p_.c_elements(),
                        pool_);
   }
   return {};

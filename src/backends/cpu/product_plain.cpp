@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 
+#include "backends/cpu/convert.h"
 #include "base/dispatch.h"
 
 namespace tutti::cpu {
@@ -106,33 +106,23 @@ Status plain_epilogue(DType dtype, std::int64_t rows, std::int64_t columns, std:
   });
 }
 
-void convert_to_float(DType dtype, const void* source, float* target, std::int64_t count, ThreadPool* pool) {
+void to_floats(DType dtype, const void* source, float* target, std::int64_t count, ThreadPool* pool) {
   const auto body = [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
     if (dtype == DType::kBFloat16) {
-      const auto* from = static_cast<const BFloat16*>(source);
-      for (std::int64_t i = begin; i < end; ++i) target[i] = static_cast<float>(from[i]);
-    } else if (dtype == DType::kFloat16) {
-      const auto* from = static_cast<const Half*>(source);
-      for (std::int64_t i = begin; i < end; ++i) target[i] = static_cast<float>(from[i]);
+      convert_to_float(static_cast<const BFloat16*>(source) + begin, target + begin, end - begin);
     } else {
-      std::memcpy(target + begin, static_cast<const float*>(source) + begin,
-                  static_cast<std::size_t>(end - begin) * sizeof(float));
+      convert_to_float(static_cast<const Half*>(source) + begin, target + begin, end - begin);
     }
   };
   pool->parallel_for(count, 16384, std::ref(body));
 }
 
-void convert_from_float(DType dtype, const float* source, void* target, std::int64_t count, ThreadPool* pool) {
+void from_floats(DType dtype, const float* source, void* target, std::int64_t count, ThreadPool* pool) {
   const auto body = [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
     if (dtype == DType::kBFloat16) {
-      auto* to = static_cast<BFloat16*>(target);
-      for (std::int64_t i = begin; i < end; ++i) to[i] = BFloat16(source[i]);
-    } else if (dtype == DType::kFloat16) {
-      auto* to = static_cast<Half*>(target);
-      for (std::int64_t i = begin; i < end; ++i) to[i] = Half(source[i]);
+      convert_from_float(source + begin, static_cast<BFloat16*>(target) + begin, end - begin);
     } else {
-      std::memcpy(static_cast<float*>(target) + begin, source + begin,
-                  static_cast<std::size_t>(end - begin) * sizeof(float));
+      convert_from_float(source + begin, static_cast<Half*>(target) + begin, end - begin);
     }
   };
   pool->parallel_for(count, 16384, std::ref(body));

@@ -16,8 +16,8 @@ Status plain_product(DType dtype, std::int64_t rows, std::int64_t k, std::int64_
 Status plain_epilogue(DType dtype, std::int64_t rows, std::int64_t columns, std::string_view activation,
                       const void* bias, const void* residual, void* c, ThreadPool* pool);
 
-// Between a 16-bit float type and f32; f32 is copied.
-void convert_to_float(DType dtype, const void* source, float* target, std::int64_t count, ThreadPool* pool);
-void convert_from_float(DType dtype, const float* source, void* target, std::int64_t count, ThreadPool* pool);
+// Between f16 or bf16 and f32, shared out over `pool`.
+void to_floats(DType dtype, const void* source, float* target, std::int64_t count, ThreadPool* pool);
+void from_floats(DType dtype, const float* source, void* target, std::int64_t count, ThreadPool* pool);
 
 }  // namespace tutti::cpu

@@ -15,8 +15,8 @@ namespace tutti::cpu {
 struct NodeRun {
   std::string type;
   std::vector<Tensor> inputs;  // an undefined tensor is an absent input
-  AttributeMap attributes;
-  std::set<std::size_t> constants;  // inputs that the kernel may repack
+  AttributeMap attributes = {};
+  std::set<std::size_t> constants = {};  // inputs that the kernel may repack
   int threads = 1;
 };
 
