@@ -108,6 +108,20 @@ Value* merged_movement(GraphBuilder& b, const Node& node) {
   return nullptr;
 }
 
+// Powers that are cheaper as another operator.
+Value* cheaper_power(GraphBuilder& b, const Node& node) {
+  const auto power = with_scalar(&node, "Pow");
+  if (!power || power->scalar_is_left || power->other->type() != node.output()->type()) {
+    return nullptr;
+  }
+  Value* x = power->other;
+  if (power->scalar == 2) return b.op("Mul", {x, x});
+  if (!is_floating(x->dtype())) return nullptr;
+  if (power->scalar == 0.5) return b.op("Sqrt", {x});
+  if (power->scalar == -1) return b.op("Reciprocal", {x});
+  return nullptr;
+}
+
 // [.., s, k] -> reshape [m, k] -> product with a matrix -> reshape [.., s, n] is one product of the
 // unreshaped operand: exporters flatten tokens for Gemm, which hides them from layouts.
 Value* unflattened_product(GraphBuilder& b, const Graph& graph, const Node& node) {
@@ -151,6 +165,7 @@ bool simplify_once(Graph& graph, const CompileOptions& options, Status* status) 
     b.set_name(node->name());
     Value* y = merged_movement(b, *node);
     if (y == nullptr && b.status().ok()) y = unflattened_product(b, graph, *node);
+    if (y == nullptr && b.status().ok()) y = cheaper_power(b, *node);
     if (!b.status().ok()) {
       *status = b.take_status();
       return false;

@@ -140,6 +140,27 @@ TEST_F(SimplifyTest, ACastToAWiderFloatAndBackGoesOneToANarrowerStays) {
   })");
 }
 
+TEST_F(SimplifyTest, SmallPowersBecomeCheaperOperators) {
+  expect_pass(simplify,
+              R"(graph @g (%x: f32[n, 4]) {
+    %two = constant f32[] [2.0]
+    %half = constant f32[] [0.5]
+    %minus = constant f32[] [-1.0]
+    %a = Pow(%x, %two)
+    %b = Pow(%a, %half)
+    %c = Pow(%b, %minus)
+    %d = Pow(%c, %c)
+    return %d
+  })",
+              R"(graph @g (%x: f32[n, 4]) {
+    %a = Mul(%x, %x)
+    %b = Sqrt(%a)
+    %c = Reciprocal(%b)
+    %d = Pow(%c, %c)
+    return %d
+  })");
+}
+
 TEST_F(SimplifyTest, TokensFlattenedForAProductKeepTheirDimension) {
   expect_pass(simplify, R"(graph @g (%x: f32[b, s, 8]) {
     %w = constant f32[8, 16] data
