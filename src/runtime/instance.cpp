@@ -37,17 +37,23 @@ Result<std::unique_ptr<Instance>> Instance::load(const std::string& path,
 Result<std::unique_ptr<Instance>> Instance::load(Plan plan, Backend& backend,
                                                  std::vector<int> devices,
                                                  InstanceOptions options) {
-  TUTTI_RETURN_IF_ERROR(check_plan(plan));
-  auto shared = std::make_shared<const Plan>(std::move(plan));
+  return load(std::make_shared<const Plan>(std::move(plan)), backend, std::move(devices),
+              std::move(options));
+}
+
+Result<std::unique_ptr<Instance>> Instance::load(std::shared_ptr<const Plan> plan, Backend& backend,
+                                                 std::vector<int> devices,
+                                                 InstanceOptions options) {
+  TUTTI_RETURN_IF_ERROR(check_plan(*plan));
   options.group.devices = std::move(devices);
   TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> group,
-                         RankGroup::create(shared, backend, options.group));
+                         RankGroup::create(plan, backend, options.group));
   if (options.prepares) {
-    if (auto inputs = fixed_inputs(*shared)) {
+    if (auto inputs = fixed_inputs(*plan)) {
       TUTTI_RETURN_IF_ERROR(group->prepare(*std::move(inputs), {}));
     }
   }
-  return std::unique_ptr<Instance>(new Instance(std::move(shared), std::move(group)));
+  return std::unique_ptr<Instance>(new Instance(std::move(plan), std::move(group)));
 }
 
 Result<TensorMap> Instance::infer(const TensorMap& inputs, const RunOptions& options) {

@@ -38,6 +38,11 @@ class Instance {
                                                 std::vector<int> devices = {},
                                                 InstanceOptions options = {});
 
+  // Several instances may share a plan.
+  static Result<std::unique_ptr<Instance>> load(std::shared_ptr<const Plan> plan, Backend& backend,
+                                                std::vector<int> devices = {},
+                                                InstanceOptions options = {});
+
   // One tensor for each input of the plan; all outputs of the plan. INVALID_ARGUMENT names an input
   // that is missing, unknown, or of another element type or shape; other errors, and what must stay
   // alive how long, are RankGroup::run's. RunOptions::allocate_output gets indexes into

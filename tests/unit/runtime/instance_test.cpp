@@ -229,6 +229,16 @@ TEST(Instance, GivesEveryRankAtLeastOneThread) {
   EXPECT_GE(load(toy::make_plan("cp=8"), backend)->group().threads_per_rank(), 1);
 }
 
+TEST(Instance, SharesAPlanWithOthers) {
+  toy::ToyBackend backend;
+  const auto plan = std::make_shared<const Plan>(toy::make_plan("cp=2"));
+  const auto first = Instance::load(plan, backend);
+  const auto second = Instance::load(plan, backend);
+  ASSERT_TRUE(first.ok() && second.ok());
+  expect_right(**first, numbers({1, 7, 4, 2}, 1), numbers({1, 4}, 1));
+  expect_right(**second, numbers({1, 5, 4, 2}, 1), numbers({1, 4}, 1));
+}
+
 TEST(Instance, LoadsAPlanFile) {
   const std::string path = ::testing::TempDir() + "/toy.plan";
   const Status written = write_plan(toy::make_plan("cp=3"), path);
