@@ -45,7 +45,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 struct Step {
   std::string_view name;
   int index = -1;
-  std::string_view key;  // with its quotes
+  std::string_view key;
 };
 
 Step next_step(std::string_view* path) {
@@ -55,7 +55,7 @@ Step next_step(std::string_view* path) {
   if (path->starts_with('[')) {
     const std::string_view inside = path->substr(1, path->find(']') - 1);
     if (inside.starts_with('"')) {
-      step.key = inside;
+      step.key = inside.substr(1, inside.rfind('"') - 1);
     } else {
       std::from_chars(inside.data(), inside.data() + inside.size(), step.index);
     }
@@ -117,14 +117,17 @@ int ConfigFile::line_of(std::string_view field) const {
     if (known == nullptr) break;
     if (!step.key.empty()) {
       // The tree has no map keys; the key's quoted text is as good as unique in such a file.
-      const std::size_t at = text_.find(step.key);
+      const std::size_t at = std::min(text_.find(str_cat('"', step.key, '"')),
+                                      text_.find(str_cat('\'', step.key, '\'')));
       if (at != std::string::npos) {
         line = 1 + static_cast<int>(std::count(text_.begin(), text_.begin() + at, '\n'));
       }
       break;
     }
     const int index = known->is_repeated() ? std::max(step.index, 0) : -1;
-    const int found = tree->GetLocation(known, index).line;
+    // A list in brackets has one place for all its elements, under its first index.
+    int found = tree->GetLocation(known, index).line;
+    for (int i = index - 1; found < 0 && i >= 0; --i) found = tree->GetLocation(known, i).line;
     if (found < 0) break;
     line = found + 1;
     message = known->message_type();

@@ -26,7 +26,7 @@ class ConfigFile {
 
   // INVALID_ARGUMENT "path:line: field: message". `field` is a path such as
   // `instance_group[0].gpus` or `parameters["key"]`; the line is that of its longest part that the
-  // file holds, and is left out when it holds none.
+  // file holds (of the whole list for `[ {..}, {..} ]`), and is left out when it holds none.
   template <class... Args>
   Status error(std::string_view field, const Args&... args) const {
     return invalid_argument(location(field), ": ", field, ": ", args...);

@@ -63,13 +63,14 @@ TEST(ConfigFile, ErrorsAboutFieldsNameTheirLine) {
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ(file->location("name"), "c:1");
   EXPECT_EQ(file->location("input[1].name"), "c:4");
-  EXPECT_EQ(file->location("input[1].dims[1]"), "c:6");
+  EXPECT_EQ(file->location("input[1].dims[1]"), "c:5");  // where the list begins
   // What the file does not hold has the line of what is around it.
-  EXPECT_EQ(file->location("input[0].data_type"), "c:3");
+  EXPECT_EQ(file->location("input[0].data_type"), "c:2");
   EXPECT_EQ(file->location("parameters[\"two\"]"), "c:9");
   EXPECT_EQ(file->location("max_batch_size"), "c");
+  EXPECT_EQ(ConfigFile::parse("\nparameters { key: 'k' }", "c")->location("parameters[\"k\"]"), "c:2");
   EXPECT_EQ(file->error("input[0].data_type", "is absent").message(),
-            "c:3: input[0].data_type: is absent");
+            "c:2: input[0].data_type: is absent");
 }
 
 TEST(ConfigFile, AbsentFileIsAnEmptyConfiguration) {
