@@ -1,9 +1,9 @@
 // Cast between all element types.
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
+#include "backends/cpu/convert.h"
 #include "backends/cpu/pointwise_loops.h"
-#include "base/half.h"
 
 namespace tutti::cpu {
 namespace {
@@ -51,13 +51,24 @@ void cast_to_bool(const LoopArgs& args) {
   for (std::int64_t i = 0; i < args.count; ++i) out[i] = a[i] != T(0) ? 1 : 0;
 }
 
-// To float with the precision of a 16-bit float.
+// To float with the precision of a 16-bit float, in stretches that stay in the first-level cache.
 template <class T, class Narrow>
 void cast_to_narrow(const LoopArgs& args) {
+  constexpr std::int64_t kStretch = 256;
   const T* a = static_cast<const T*>(args.in[0]);
   float* out = static_cast<float*>(args.out);
-  for (std::int64_t i = 0; i < args.count; ++i) {
-    out[i] = static_cast<float>(Narrow(static_cast<float>(a[i])));
+  float wide[kStretch];
+  Narrow narrow[kStretch];
+  for (std::int64_t i = 0; i < args.count; i += kStretch) {
+    const std::int64_t count = std::min(kStretch, args.count - i);
+    const float* source = wide;
+    if constexpr (std::is_same_v<T, float>) {
+      source = a + i;
+    } else {
+      for (std::int64_t j = 0; j < count; ++j) wide[j] = static_cast<float>(a[i + j]);
+    }
+    convert_from_float(source, narrow, count);
+    convert_to_float(narrow, out + i, count);
   }
 }
 

@@ -10,8 +10,9 @@
 namespace tutti::cpu {
 namespace {
 
-constexpr std::int64_t kRowMinimum = 192;         // shorter rows share a block
-constexpr std::int64_t kPieceCost = 1 << 16;      // additions worth waking a thread for
+constexpr std::int64_t kRowMinimum = 192;     // shorter rows share a block
+constexpr std::int64_t kShortRow = 16;        // a call for each would cost more than its elements
+constexpr std::int64_t kPieceCost = 1 << 16;  // additions worth waking a thread for
 constexpr std::size_t kScratchTarget = 24 << 10;  // of a first-level cache of 32 KB or more
 constexpr std::size_t kMaxRank = 16;
 
@@ -208,14 +209,28 @@ void PointwiseKernel::gather(const Operand& operand, const std::byte* source, st
   std::int64_t offset = 0;
   for (std::size_t d = 0; d <= last; ++d) offset += at[d] * operand.strides[d];
   const auto size = static_cast<std::int64_t>(operand.size);
+  const std::int64_t row = dims_[last];
   for (;;) {
-    const std::int64_t run = std::min(count, dims_[last] - at[last]);
-    copy_strided(source + offset * size, operand.strides[last], target, run, operand.size);
+    // Short rows go together, as far as the next dimension and the block reach.
+    std::int64_t rows = 1;
+    std::int64_t run = std::min(count, row - at[last]);
+    if (row <= kShortRow && at[last] == 0 && last > 0 && count >= row) {
+      rows = std::min(count / row, dims_[last - 1] - at[last - 1]);
+      run = rows * row;
+      copy_rows(source + offset * size, operand.strides[last - 1], operand.strides[last], target,
+                rows, row, operand.size);
+    } else {
+      copy_strided(source + offset * size, operand.strides[last], target, run, operand.size);
+    }
     count -= run;
     if (count == 0) return;
     target += run * size;
     offset -= at[last] * operand.strides[last];
     at[last] = 0;
+    if (rows > 1) {  // the last of them is where the carry starts
+      at[last - 1] += rows - 1;
+      offset += (rows - 1) * operand.strides[last - 1];
+    }
     for (std::size_t d = last; d-- > 0;) {
       offset += operand.strides[d];
       if (++at[d] < dims_[d]) break;

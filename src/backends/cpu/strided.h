@@ -30,4 +30,8 @@ inline void unravel(std::int64_t index, const Dims& dims, std::int64_t* coordina
 void copy_strided(const std::byte* source, std::int64_t stride, std::byte* target,
                   std::int64_t count, std::size_t size);
 
+// The same for `rows` rows of `count` elements each: short rows in one call.
+void copy_rows(const std::byte* source, std::int64_t row_stride, std::int64_t stride,
+               std::byte* target, std::int64_t rows, std::int64_t count, std::size_t size);
+
 }  // namespace tutti::cpu

@@ -44,18 +44,21 @@ void copy_elements(const std::byte* source, std::int64_t source_stride, std::byt
   }
 }
 
-// rows x columns: a row is dense in the source, a column in the target.
+// rows x columns, at most kTile rows: a row is dense in the target, a column in the source. A tile
+// passes through a dense buffer, because source strides of whole pages would fight for cache sets.
 template <class T>
 void transpose_tile(const std::byte* source, std::int64_t column_source, std::byte* target,
                     std::int64_t row_target, std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t column = 0; column < columns; column += kTile) {
-    const std::int64_t last = std::min(columns, column + kTile);
+  T tile[kTile * kTile];
+  for (std::int64_t first = 0; first < columns; first += kTile) {
+    const std::int64_t count = std::min(columns - first, kTile);
+    for (std::int64_t c = 0; c < count; ++c) {
+      std::memcpy(tile + c * kTile, source + (first + c) * column_source,
+                  static_cast<std::size_t>(rows) * sizeof(T));
+    }
     for (std::int64_t r = 0; r < rows; ++r) {
-      T* to = reinterpret_cast<T*>(target + r * row_target);
-      const std::byte* from = source + r * static_cast<std::int64_t>(sizeof(T));
-      for (std::int64_t c = column; c < last; ++c) {
-        to[c] = *reinterpret_cast<const T*>(from + c * column_source);
-      }
+      T* to = reinterpret_cast<T*>(target + r * row_target) + first;
+      for (std::int64_t c = 0; c < count; ++c) to[c] = tile[c * kTile + r];
     }
   }
 }
@@ -87,7 +90,25 @@ StridedCopy::StridedCopy(const Dims& dims, const Dims& source_strides, const Dim
   target_strides_ = std::move(strides[1]);
   for (std::int64_t& stride : source_strides_) stride *= bytes;
   for (std::int64_t& stride : target_strides_) stride *= bytes;
+  widen_elements();
   choose_mode();
+}
+
+// A dense run of 2, 4 or 8 bytes is one larger element, where everything is aligned to it.
+void StridedCopy::widen_elements() {
+  const auto bytes = static_cast<std::int64_t>(size_);
+  const std::int64_t run = dims_.back() * bytes;
+  const bool is_dense = source_strides_.back() == bytes && target_strides_.back() == bytes;
+  if (!is_dense || dims_.size() < 2 || (run != 2 && run != 4 && run != 8)) return;
+  bool is_aligned = source_offset_ % run == 0 && target_offset_ % run == 0;
+  for (std::size_t d = 0; d + 1 < dims_.size(); ++d) {
+    is_aligned = is_aligned && source_strides_[d] % run == 0 && target_strides_[d] % run == 0;
+  }
+  if (!is_aligned) return;
+  size_ = static_cast<std::size_t>(run);
+  dims_.pop_back();
+  source_strides_.pop_back();
+  target_strides_.pop_back();
 }
 
 void StridedCopy::choose_mode() {

@@ -32,6 +32,7 @@ class StridedCopy {
     kElements,  // anything else
   };
 
+  void widen_elements();
   void choose_mode();
   void run_units(const std::byte* source, std::byte* target, std::int64_t begin,
                  std::int64_t end) const;

@@ -48,6 +48,8 @@ TEST(Transpose, AgreesWithCoordinateArithmetic) {
       {{}, {}},
       {{0, 3}, {1, 0}},
       {{300, 200}, {1, 0}},
+      {{2, 3, 4, 2, 5, 2}, {0, 2, 4, 1, 3, 5}},
+      {{3, 6, 4}, {1, 0, 2}},
   };
   for (const auto& c : cases) {
     for (const DType dtype : {DType::kFloat32, DType::kUInt8, DType::kFloat16, DType::kFloat64}) {
