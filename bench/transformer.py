@@ -24,7 +24,7 @@ import onnxruntime as ort
 ROOT = Path(__file__).resolve().parents[1]
 BINARY = os.environ.get("TUTTI_BINARY", str(ROOT / "build/release/bin/tutti"))
 MODEL = ROOT / "models/clips/onnx/transformer.onnx"
-SIZES = {"batch": 1, "frames": 7, "height": 16, "width": 16, "text_len": 16}
+SIZES = {"batch": 1, "frames": 7, "height": 16, "width": 16, "text_len": 24}
 HEADS, KV_HEADS, HEAD_SIZE, ELEMENT = 8, 4, 32, 4
 
 

@@ -203,7 +203,10 @@ def main():
     options = parser.parse_args()
 
     listing = subprocess.run(
-        [options.binary, "inspect", "operators", "--json"], capture_output=True, text=True, check=True
+        [options.binary, "inspect", "operators", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     supported = {(op["domain"], op["type"]) for op in json.loads(listing.stdout)["onnx"]}
     supported.add(("", "If"))

@@ -3,7 +3,7 @@
 import numpy as np
 import onnxruntime as ort
 import pytest
-from conftest import ONNX, relative_error, transformer_feeds
+from sample_models import CHANNELS, ONNX, SIZES, TEXT_LENGTH, relative_error, transformer_feeds
 
 LAYERS = 8  # of the sample transformer
 TOLERANCE = 1e-4  # fp32, the project's bar
@@ -19,8 +19,8 @@ def model_feeds(name):
     if name == "transformer":
         return transformer_feeds(batch=2)
     if name == "vae_decoder":
-        return {"latents": rng.standard_normal((1, 8, 7, 16, 16), dtype=np.float32)}
-    return {"input_ids": rng.integers(0, 20, (2, 16)).astype(np.int64)}
+        return {"latents": rng.standard_normal((1, CHANNELS, 7, 16, 16), dtype=np.float32)}
+    return {"input_ids": rng.integers(0, 20, (2, TEXT_LENGTH)).astype(np.int64)}
 
 
 @pytest.mark.parametrize("name", ["transformer", "vae_decoder", "text_encoder"])
@@ -56,8 +56,7 @@ def test_guidance_branches_side_by_side_equal_one_rank(tutti, tmp_path, mesh):
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_two_exchanges_a_layer_and_one_gather(tutti, tmp_path, ranks):
     tutti("compile", ONNX / "transformer.onnx", "--output", tmp_path / "m", "--mesh", f"cp={ranks}")
-    sizes = {"batch": 1, "frames": 7, "height": 16, "width": 16, "text_len": 16}
-    report = tutti.inspect(tmp_path / "m/1/model.plan", sizes)
+    report = tutti.inspect(tmp_path / "m/1/model.plan", SIZES)
     kinds = [exchange["kind"] for exchange in report["exchanges"]]
     assert kinds.count("AllToAll") == 2 * LAYERS
     assert kinds.count("AllGather") == 1
@@ -66,10 +65,10 @@ def test_two_exchanges_a_layer_and_one_gather(tutti, tmp_path, ranks):
 
 def test_the_prompt_path_is_hoisted(tutti, tmp_path):
     tutti("compile", ONNX / "transformer.onnx", "--output", tmp_path / "m", "--mesh", "cp=2")
-    sizes = {"batch": 1, "frames": 7, "height": 16, "width": 16, "text_len": 16}
-    report = tutti.inspect(tmp_path / "m/1/model.plan", sizes)
+    report = tutti.inspect(tmp_path / "m/1/model.plan", SIZES)
     assert report["invariant_inputs"] == ["encoder_hidden_states"]
     # At least the keys and values of every cross-attention.
-    assert report["prologue"]["ops"].get("Linear", 0) + report["prologue"]["ops"].get(
-        "MatMul", 0
-    ) >= LAYERS
+    assert (
+        report["prologue"]["ops"].get("Linear", 0) + report["prologue"]["ops"].get("MatMul", 0)
+        >= LAYERS
+    )
