@@ -72,7 +72,8 @@ FactorMap matmul_factors(const Node& node) {
     const bool is_same = k == b[b.size() - 2];
     const int factor = map.add("k", k, is_same ? FactorRole::kReduction : FactorRole::kWhole);
     map.inputs[0].back() = {factor};
-    if (is_same) map.inputs[1][b.size() - 2] = {factor};
+    map.inputs[1][b.size() - 2] = {
+        is_same ? factor : map.add("k2", b[b.size() - 2], FactorRole::kWhole)};
   }
   return map;
 }
@@ -125,10 +126,12 @@ FactorMap linear_factors(const Node& node) {
   map.inputs[0].back().clear();
   const std::size_t k_dim = node.attr_int("transpose_w") != 0 ? 1 : 0;
   if (!k.is(1)) {
-    const bool is_same = k == node.input(1)->shape()[k_dim];
+    const Dim& w_k = node.input(1)->shape()[k_dim];
+    const bool is_same = k == w_k;
     map.inputs[0].back() = {
         map.add("k", k, is_bare && is_same ? FactorRole::kReduction : FactorRole::kWhole)};
-    if (is_same) map.inputs[1][k_dim] = map.inputs[0].back();
+    map.inputs[1][k_dim] = is_same ? map.inputs[0].back()
+                                   : std::vector<int>{map.add("k2", w_k, FactorRole::kWhole)};
   }
   map.inputs[1][1 - k_dim] = row.back();
   if (node.input(2) != nullptr) map.inputs[2] = {row.back()};
