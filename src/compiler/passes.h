@@ -27,6 +27,9 @@ Status fuse_attention(Graph& graph, const CompileOptions& options);
 Status sink_transposes(Graph& graph, const CompileOptions& options);
 Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 
+// A product whose columns are cut apart becomes several products.
+Status split_products(Graph& graph, const CompileOptions& options);
+
 // MatMul with a fixed matrix, bias, activation, residual -> Linear.
 Status fuse_linear(Graph& graph, const CompileOptions& options);
 

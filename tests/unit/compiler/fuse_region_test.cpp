@@ -201,6 +201,32 @@ TEST_F(FuseLinearTest, AResultWithTwoUsersKeepsItsOwnNode) {
   })");
 }
 
+TEST_F(FuseLinearTest, AProductThatIsCutApartBecomesAProductForEachPiece) {
+  cpu::CpuEvaluator evaluator;
+  CompileOptions folding = options();
+  folding.evaluator = &evaluator;
+  constexpr std::string_view kText = R"(graph @g (%x: f32[3, 8]) {
+    %w = constant f32[8, 96] data
+    %bias = constant f32[96] data
+    %p = MatMul(%x, %w)
+    %q = Add(%p, %bias)
+    %a: f32[3, 64], %b: f32[3, 32] = Split(%q) {axis = 1, sizes = dims[64, 32]}
+    %c = Concat(%b, %a) {axis = 1}
+    return %c
+  })";
+  const auto graph = parse_model(kText);
+  ASSERT_TRUE(split_products(*graph, folding).ok());
+  EXPECT_EQ(count_nodes(*graph, "Split"), 0);
+  EXPECT_EQ(count_nodes(*graph, "Slice"), 0) << "weights are cut at compile time";
+  EXPECT_EQ(count_nodes(*graph, "MatMul"), 2);
+  const NamedTensors inputs = {{"x", random_f32({3, 8}, 1)}};
+  SpmdInterpreter interpreter(&ops_);
+  const auto right = interpreter.run_whole(*parse_model(kText), inputs, {});
+  const auto found = interpreter.run_whole(*graph, inputs, {});
+  ASSERT_TRUE(right.ok() && found.ok()) << found.status().to_string();
+  EXPECT_LE(relative_error((*found)[0], (*right)[0]), 1e-6);
+}
+
 TEST_F(FuseLinearTest, AProductOfTwoActivationsStays) {
   constexpr std::string_view kText = R"(graph @g (%x: f32[b, 8], %y: f32[8, c]) {
     %e = Exp(%y)
