@@ -11,7 +11,10 @@ Status check_operands(const OpDef& op, const std::vector<Value*>& inputs, std::s
         "has ", inputs.size(), " inputs, expected ", op.min_inputs,
         op.max_inputs == kVariadic ? std::string(" or more") : str_cat(" to ", op.max_inputs));
   }
-  for (std::size_t i = 0; i < static_cast<std::size_t>(op.min_inputs); ++i) {
+  // Of any number of inputs none is optional.
+  const std::size_t required =
+      op.max_inputs == kVariadic ? inputs.size() : static_cast<std::size_t>(op.min_inputs);
+  for (std::size_t i = 0; i < required; ++i) {
     if (inputs[i] == nullptr) return invalid_argument("input ", i, " is missing");
   }
   const bool count_differs =

@@ -47,7 +47,10 @@ std::vector<Value*> GraphBuilder::ops(std::string_view type, std::vector<Value*>
   const OpDef* def = registry_->find(type);
   if (def == nullptr) return fail_node(internal_error("there is no core operator of this name"));
   while (!inputs.empty() && inputs.back() == nullptr) inputs.pop_back();
-  for (std::size_t i = 0; i < static_cast<std::size_t>(def->min_inputs); ++i) {
+  // Of any number of inputs none is optional.
+  const std::size_t required =
+      def->max_inputs == kVariadic ? inputs.size() : static_cast<std::size_t>(def->min_inputs);
+  for (std::size_t i = 0; i < required; ++i) {
     if (i < inputs.size() && inputs[i] == nullptr) {
       return fail_node(invalid_argument("input ", i, " is missing"));
     }

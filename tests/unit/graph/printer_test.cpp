@@ -46,6 +46,12 @@ OpRegistry toy_ops() {
   ops.add(def);
 
   def = OpDef();
+  def.type = "Join";
+  def.max_inputs = kVariadic;
+  def.infer = same_as_input;
+  ops.add(def);
+
+  def = OpDef();
   def.type = "Everything";
   def.max_inputs = 3;
   def.attributes = {{"i", AttributeKind::kInt, false},     {"f", AttributeKind::kFloat, false},
@@ -156,6 +162,8 @@ TEST_F(PrinterTest, WrongTextIsAnErrorThatSaysWhatWasExpected) {
   EXPECT_THAT(error_of("graph (%x: f32[2]) {\n  %y: f32[3] = Add(%x, %x)\n  return %y\n}"),
               HasSubstr("'y' is written as f32[3], inferred is f32[2]"));
   EXPECT_THAT(error_of("graph (%x: f32[2]) {\n  %y = Add(%x)\n"), HasSubstr("has 1 inputs"));
+  EXPECT_THAT(error_of("graph (%x: f32[2]) {\n  %y = Join(%x, _, %x)\n"),
+              HasSubstr("input 1 is missing"));
   EXPECT_THAT(error_of("graph (%x: f32[2]) {\n  %x = Add(%x, %x)\n"),
               HasSubstr("'x' has the name of another value"));
   EXPECT_THAT(error_of("graph (%x: f32[2]) {\n  %y = Reshape(%x)\n"),
