@@ -26,8 +26,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx.backend.test.loader import load_model_tests
+
+import onnx
 
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORTED_TYPES = {
@@ -113,7 +114,9 @@ def agree(got, want, rtol, atol):
 def attempts(model, arrays):
     """Which inputs to bind, from none to all but the first."""
     names = [value.name for value in model.graph.input]
-    shapes = [n for n, a in zip(names, arrays) if a.dtype.kind in "iu" and a.ndim <= 1]
+    shapes = [
+        n for n, a in zip(names, arrays, strict=False) if a.dtype.kind in "iu" and a.ndim <= 1
+    ]
     yield []
     if shapes and shapes != names:
         yield [n for n in shapes if n != names[0]] or shapes
@@ -128,7 +131,7 @@ def run_case(case, binary, folder):
     (folder / "model.onnx").write_bytes(case.model.SerializeToString())
     inputs, outputs = case.data_sets[0]
     names = [value.name for value in case.model.graph.input]
-    for name, array in zip(names, inputs):
+    for name, array in zip(names, inputs, strict=False):
         save(folder / f"in_{names.index(name)}.npy", array)
     refused = ""
     seen = []
@@ -157,7 +160,7 @@ def run_case(case, binary, folder):
             return "refused", message
     else:
         return "refused", refused
-    for i, (value, want) in enumerate(zip(case.model.graph.output, outputs)):
+    for i, (value, want) in enumerate(zip(case.model.graph.output, outputs, strict=True)):
         path = folder / "out" / f"{i}.npy"
         if not path.exists():
             return "crashed", f"no output {value.name}"
@@ -224,7 +227,7 @@ def main():
         answers = pool.map(
             lambda case: run_case(case, options.binary, Path(scratch) / case.name), jobs
         )
-        for case, answer in zip(jobs, answers):
+        for case, answer in zip(jobs, answers, strict=True):
             results[case.name] = answer
             if options.verbose or answer[0] in ("wrong", "crashed"):
                 print(f"{answer[0]:8} {case.name} {answer[1]}", flush=True)

@@ -5,7 +5,6 @@ import time
 
 import pytest
 from sample_models import BINARY, ONNX
-
 from tutti.clips.pipeline import ClipsPipeline
 from tutti.clips.report import psnr_db
 from tutti.clips.transformers import TritonTransformer
