@@ -198,6 +198,46 @@ Status lower_scatter_nd(LoweringContext& c) {
   return finish(c, c.b.op("ScatterND", {data, indices, updates}, {{"reduction", reduction}}));
 }
 
+// --- TensorScatter ----------------------------------------------------------------------------
+
+// A cache update (opset 24): row i of `update` goes to row write_indices[batch] + i of the axis, or
+// that modulo its size. As a ScatterElements whose indices are computed.
+Status lower_tensor_scatter(LoweringContext& c) {
+  TUTTI_RETURN_IF_ERROR(require_inputs(c, 2));
+  Value* cache = c.input(0);
+  Value* update = c.input(1);
+  const std::size_t rank = cache->rank();
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t axis, axis_attribute(c, "axis", -2, rank));
+  const std::string mode = c.attr_string("mode", "linear");
+  if (axis == 0 || update->rank() != rank || (mode != "linear" && mode != "circular")) {
+    return invalid_argument("cache ", cache->type(), ", update ", update->type(), ", axis ", axis,
+                            ", mode '", mode,
+                            "'; expected equal ranks, an axis after the batch, "
+                            "and linear or circular");
+  }
+  const auto at = static_cast<std::size_t>(axis);
+  const auto along = [&](std::size_t d, const Dim& size) {
+    Shape shape(rank, Dim(1));
+    shape[d] = size;
+    return shape;
+  };
+  const Dim& length = update->shape()[at];
+  Value* rows = c.b.op("Iota", {c.b.scalar(DType::kInt64, 0), c.b.scalar(DType::kInt64, 1)},
+                       {{"size", Shape{length}}});
+  rows = reshape_to(c.b, rows, along(at, length));
+  if (Value* start = c.input(2)) {
+    start = reshape_to(c.b, c.b.cast(start, DType::kInt64), along(0, update->shape()[0]));
+    rows = c.b.op("Add", {start, rows});
+  }
+  if (mode == "circular") {
+    Value* size = c.b.reshape(c.b.sizes({cache->shape()[at]}), {});
+    rows = c.b.op("FloorMod", {rows, size});
+  }
+  Value* indices = c.b.expand(rows, update->shape());
+  return finish(c, c.b.op("ScatterElements", {cache, indices, update},
+                          {{"axis", axis}, {"reduction", std::string("none")}}));
+}
+
 }  // namespace
 
 void register_scatter_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
@@ -220,6 +260,7 @@ void register_scatter_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
 
   add_lowering(lowerings, "ScatterElements", lower_scatter_elements, {"axis", "reduction"});
   add_lowering(lowerings, "Scatter", lower_scatter_elements, {"axis"});  // the name before opset 11
+  add_lowering(lowerings, "TensorScatter", lower_tensor_scatter, {"axis", "mode"});
   add_lowering(lowerings, "ScatterND", lower_scatter_nd, {"reduction"});
 }
 

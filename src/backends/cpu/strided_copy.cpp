@@ -1,9 +1,12 @@
 #include "backends/cpu/strided_copy.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "backends/cpu/simd.h"
 #include "backends/cpu/strided.h"
 
 namespace tutti::cpu {
@@ -44,17 +47,58 @@ void copy_elements(const std::byte* source, std::int64_t source_stride, std::byt
   }
 }
 
+// 8x8 elements of 4 bytes: rows of `source` become columns of `target`. Strides in elements.
+__attribute__((target("avx2"))) void transpose_8x8(const std::uint32_t* source,
+                                                   std::int64_t source_stride,
+                                                   std::uint32_t* target,
+                                                   std::int64_t target_stride) {
+  __m256i rows[8];
+  __m256i pairs[8];
+  for (int i = 0; i < 8; ++i) {
+    rows[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + i * source_stride));
+  }
+  for (int i = 0; i < 8; i += 2) {  // 2x2 blocks, within each half
+    pairs[i] = _mm256_unpacklo_epi32(rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {  // 4x4 blocks
+    rows[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
+    rows[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
+    rows[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+    rows[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {  // the halves change places
+    const __m256i low = _mm256_permute2x128_si256(rows[i], rows[i + 4], 0x20);
+    const __m256i high = _mm256_permute2x128_si256(rows[i], rows[i + 4], 0x31);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + i * target_stride), low);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target + (i + 4) * target_stride), high);
+  }
+}
+
 // rows x columns, at most kTile rows: a row is dense in the target, a column in the source. A tile
 // passes through a dense buffer, because source strides of whole pages would fight for cache sets.
 template <class T>
 void transpose_tile(const std::byte* source, std::int64_t column_source, std::byte* target,
                     std::int64_t row_target, std::int64_t rows, std::int64_t columns) {
   T tile[kTile * kTile];
+  [[maybe_unused]] const bool has_blocks = simd_level() != SimdLevel::kBaseline;
   for (std::int64_t first = 0; first < columns; first += kTile) {
     const std::int64_t count = std::min(columns - first, kTile);
     for (std::int64_t c = 0; c < count; ++c) {
       std::memcpy(tile + c * kTile, source + (first + c) * column_source,
                   static_cast<std::size_t>(rows) * sizeof(T));
+    }
+    if constexpr (sizeof(T) == 4) {
+      if (has_blocks && rows == kTile && count == kTile) {
+        for (std::int64_t r = 0; r < kTile; r += 8) {
+          for (std::int64_t c = 0; c < kTile; c += 8) {
+            transpose_8x8(tile + c * kTile + r, kTile,
+                          reinterpret_cast<T*>(target + r * row_target) + first + c,
+                          row_target / 4);
+          }
+        }
+        continue;
+      }
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       T* to = reinterpret_cast<T*>(target + r * row_target) + first;
