@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import grammar
 import numpy as np
 import torch
 from torch import Tensor
-
-import grammar
 from train_checker import score
 from train_transformer import Denoiser
 from tutti.clips.checker import ClipChecker
@@ -30,9 +29,11 @@ def sample_latents(
     both = torch.cat([ids, null.expand_as(ids)])
     with torch.autocast(device.type, torch.bfloat16):
         text = denoiser.text(both)
-        for level, following in zip(levels, levels[1:]):
+        for level, following in zip(levels, levels[1:], strict=False):
             time = torch.full((len(both),), level * 1000.0, device=device)
-            said, unsaid = denoiser.transformer(x.repeat(2, 1, 1, 1, 1), time, text).float().chunk(2)
+            said, unsaid = (
+                denoiser.transformer(x.repeat(2, 1, 1, 1, 1), time, text).float().chunk(2)
+            )
             x = x + (following - level) * (unsaid + guidance * (said - unsaid))
     return x
 
@@ -45,7 +46,9 @@ def decode(decoder: Decoder, latents: Tensor, chunk: int = 50) -> np.ndarray:
     return (torch.cat(parts) * 0.5 + 0.5).clamp(0, 1).cpu().numpy()
 
 
-def evaluate(denoiser: Denoiser, decoder: Decoder, scenes: grammar.Scenes, shape, classifier: Path, **options):
+def evaluate(
+    denoiser: Denoiser, decoder: Decoder, scenes: grammar.Scenes, shape, classifier: Path, **options
+):
     """Returns the score of the scenes' captions and the sampled clips."""
     device = next(denoiser.parameters()).device
     tokenizer = WordTokenizer.from_grammar()
@@ -61,8 +64,13 @@ def contact_sheet(clips: np.ndarray, path: Path, columns: int = 3) -> None:
     from PIL import Image
 
     frames = clips[:, :, [0, 6, 12, 18, 24]]
-    rows = [np.concatenate([np.pad(f[:, i], ((0, 0), (1, 1), (1, 1))) for i in range(5)], 2) for f in frames]
+    rows = [
+        np.concatenate([np.pad(f[:, i], ((0, 0), (1, 1), (1, 1))) for i in range(5)], 2)
+        for f in frames
+    ]
     tall = -(-len(rows) // columns)
     rows += [np.zeros_like(rows[0])] * (tall * columns - len(rows))
-    sheet = np.concatenate([np.concatenate(rows[i * tall : (i + 1) * tall], 1) for i in range(columns)], 2)
+    sheet = np.concatenate(
+        [np.concatenate(rows[i * tall : (i + 1) * tall], 1) for i in range(columns)], 2
+    )
     Image.fromarray((sheet.transpose(1, 2, 0) * 255).round().astype(np.uint8)).save(path)

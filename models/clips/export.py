@@ -15,16 +15,16 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import onnx
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from text_encoder import TextEncoder
 from torch import Tensor, nn
 from torch.export import Dim
-
-from text_encoder import TextEncoder
 from transformer import ClipsTransformer
 from tutti.clips.tokenizer import LENGTH, WordTokenizer
 from vae import LATENT_CHANNELS, VideoVAE
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 23
 SMALLEST_HALF = 1024  # elements; smaller initialisers stay fp32
@@ -46,7 +46,9 @@ def round_to_half(module: nn.Module) -> nn.Module:
 
 def save(module: nn.Module, path: Path) -> None:
     """Save a module's weights, large ones as fp16."""
-    state = {k: v.half() if v.numel() >= SMALLEST_HALF else v for k, v in module.state_dict().items()}
+    state = {
+        k: v.half() if v.numel() >= SMALLEST_HALF else v for k, v in module.state_dict().items()
+    }
     torch.save({k: v.cpu().contiguous() for k, v in state.items()}, path)
 
 
@@ -64,7 +66,9 @@ def halve_initialisers(model: onnx.ModelProto) -> None:
             continue
         name, stored = tensor.name, tensor.name + "_fp16"
         tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float16), stored))
-        casts.append(helper.make_node("Cast", [stored], [name], name + "_to_float", to=TensorProto.FLOAT))
+        casts.append(
+            helper.make_node("Cast", [stored], [name], name + "_to_float", to=TensorProto.FLOAT)
+        )
     for info in list(model.graph.value_info):
         if info.name in {cast.output[0] for cast in casts}:
             model.graph.value_info.remove(info)
@@ -75,7 +79,9 @@ def halve_initialisers(model: onnx.ModelProto) -> None:
     model.graph.node.extend(nodes[len(nodes) - len(casts) :] + nodes[: len(nodes) - len(casts)])
 
 
-def export(module: nn.Module, inputs: dict[str, Tensor], output: str, dims: dict, path: Path) -> onnx.ModelProto:
+def export(
+    module: nn.Module, inputs: dict[str, Tensor], output: str, dims: dict, path: Path
+) -> onnx.ModelProto:
     """Export one module, its weights in ``path`` + ``.data``."""
     module = module.eval().float().cpu()
     with torch.no_grad():
@@ -88,7 +94,12 @@ def export(module: nn.Module, inputs: dict[str, Tensor], output: str, dims: dict
     for node in model.graph.node:
         del node.metadata_props[:]  # the exporter's stack traces
         node.doc_string = ""
-    for info in [*model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer]:
+    for info in [
+        *model.graph.value_info,
+        *model.graph.input,
+        *model.graph.output,
+        *model.graph.initializer,
+    ]:
         del info.metadata_props[:]
     halve_initialisers(model)
     data = path.with_name(path.name + ".data")
@@ -118,7 +129,9 @@ def export_all(vae: VideoVAE, text: TextEncoder, transformer: ClipsTransformer, 
     out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
     vocabulary = text.words.num_embeddings
-    batch, frames, height, width, words = (Dim(n) for n in ("batch", "frames", "height", "width", "text_len"))
+    batch, frames, height, width, words = (
+        Dim(n) for n in ("batch", "frames", "height", "width", "text_len")
+    )
     ids = lambda b, n: torch.randint(1, vocabulary, (b, n))
     latents = lambda b, shape: torch.randn(b, *shape)
     dit = lambda b, shape, n: {

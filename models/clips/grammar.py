@@ -14,8 +14,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
-
-from tutti.clips.words import BACKGROUNDS, COLOURS, COLOUR_NAMES, MOTION_NAMES, SHAPES, SIZES, caption
+from tutti.clips.words import (
+    BACKGROUNDS,
+    COLOUR_NAMES,
+    COLOURS,
+    MOTION_NAMES,
+    SHAPES,
+    SIZES,
+    caption,
+)
 
 FRAMES, SIDE = 25, 64
 HELD_OUT_TRIPLES = 48
@@ -61,9 +68,12 @@ class Scenes:
 
     def captions(self) -> list[str]:
         said = []
-        for words, count, background in zip(self.words.tolist(), self.count.tolist(), self.background.tolist()):
+        for words, count, background in zip(
+            self.words.tolist(), self.count.tolist(), self.background.tolist(), strict=False
+        ):
             objects = [
-                (SIZES[s], COLOUR_NAMES[c], SHAPES[k], MOTION_NAMES[m]) for s, c, k, m in words[:count]
+                (SIZES[s], COLOUR_NAMES[c], SHAPES[k], MOTION_NAMES[m])
+                for s, c, k, m in words[:count]
             ]
             said.append(caption(objects, BACKGROUNDS[background]))
         return said
@@ -72,7 +82,10 @@ class Scenes:
 def split_triples() -> tuple[np.ndarray, np.ndarray]:
     """The (colour, shape, motion) index triples of training and of the held-out set."""
     every = [
-        (c, s, m) for c in range(len(COLOUR_NAMES)) for s in range(len(SHAPES)) for m in range(len(MOTION_NAMES))
+        (c, s, m)
+        for c in range(len(COLOUR_NAMES))
+        for s in range(len(SHAPES))
+        for m in range(len(MOTION_NAMES))
     ]
     # Sorting by a digest is a shuffle which depends on neither platform nor library version.
     order = sorted(every, key=lambda triple: hashlib.sha256(repr(triple).encode()).digest())
@@ -95,7 +108,9 @@ def _tracks(rng: np.random.Generator, motion: np.ndarray, radius: np.ndarray) ->
     hops, phase = uniform(2.0, 3.0), uniform(0.0, 1.0)
     floor = SIDE - margin - uniform(0, 4)
     height = (floor - margin) * uniform(0.75, 1.0)
-    y = np.where(kind("bouncing"), floor - height * np.abs(np.sin(np.pi * (hops * time + phase))), y)
+    y = np.where(
+        kind("bouncing"), floor - height * np.abs(np.sin(np.pi * (hops * time + phase))), y
+    )
     grown = uniform(4.0, 5.5) + uniform(7.5, 9.0) * time
     r = radius[:, None] + 0 * time
     r = np.where(kind("growing"), grown, np.where(kind("shrinking"), grown[:, ::-1], r))
@@ -127,7 +142,9 @@ def _make_pairs(rng, words, crosses, triples) -> None:
         words[i, :, 0] = rng.integers(0, 2, 2)  # large pairs would only hide each other
 
 
-def from_words(rng: np.random.Generator, words: np.ndarray, count: np.ndarray, background: np.ndarray) -> Scenes:
+def from_words(
+    rng: np.random.Generator, words: np.ndarray, count: np.ndarray, background: np.ndarray
+) -> Scenes:
     """Choose the continuous parameters of scenes whose words are given."""
     n = len(words)
     swells = words[..., 3] >= MOTION_NAMES.index("growing")
@@ -148,10 +165,18 @@ def from_words(rng: np.random.Generator, words: np.ndarray, count: np.ndarray, b
     grey[:, 1:] = np.clip(far, 0.03, 0.45)
     tones = grey * (1 + rng.uniform(-0.12, 0.12, (n, 2, 3)))
     pattern = np.stack(
-        [rng.uniform(0, np.pi, n), rng.uniform(12, 22, n), rng.uniform(-0.6, 0.6, n), rng.uniform(0, 22, n)], 1
+        [
+            rng.uniform(0, np.pi, n),
+            rng.uniform(12, 22, n),
+            rng.uniform(-0.6, 0.6, n),
+            rng.uniform(0, 22, n),
+        ],
+        1,
     )
     single = lambda a: a.astype(np.float32)
-    return Scenes(words, count, single(np.clip(rgb, 0, 1)), track, background, single(tones), single(pattern))
+    return Scenes(
+        words, count, single(np.clip(rgb, 0, 1)), track, background, single(tones), single(pattern)
+    )
 
 
 def held_out_scenes(n: int = 100, seed: int = 2024) -> Scenes:

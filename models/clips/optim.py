@@ -43,11 +43,15 @@ class Muon:
     (Liu 2025, "Muon is scalable": 0.2 sqrt(max(rows, columns))).
     """
 
-    def __init__(self, matrices: list[nn.Parameter], momentum: float = 0.95, weight_decay: float = 0.05):
+    def __init__(
+        self, matrices: list[nn.Parameter], momentum: float = 0.95, weight_decay: float = 0.05
+    ):
         by_shape: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
         for matrix in matrices:
             by_shape[matrix.shape].append(matrix)
-        self._groups = [(group, torch.zeros_like(torch.stack(list(group)))) for group in by_shape.values()]
+        self._groups = [
+            (group, torch.zeros_like(torch.stack(list(group)))) for group in by_shape.values()
+        ]
         self._momentum, self._weight_decay = momentum, weight_decay
 
     @torch.no_grad()
@@ -71,7 +75,9 @@ class Optimiser:
         chosen = {id(p) for p in matrices}
         rest = [p for p in self.parameters if id(p) not in chosen]
         self._muon = Muon(matrices)
-        self._adam = torch.optim.AdamW(rest, 1e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=rest[0].is_cuda)
+        self._adam = torch.optim.AdamW(
+            rest, 1e-3, betas=(0.9, 0.95), weight_decay=0.0, fused=rest[0].is_cuda
+        )
 
     def step(self, rate: float) -> None:
         """Update with ``rate`` for Muon and half of it for AdamW."""
@@ -101,7 +107,7 @@ class Average:
     @torch.no_grad()
     def swap(self) -> None:
         """Exchange the live and the averaged values."""
-        for live, mean in zip(self._live, self.values):
+        for live, mean in zip(self._live, self.values, strict=False):
             live_copy = live.clone()
             live.copy_(mean)
             mean.copy_(live_copy)

@@ -11,7 +11,6 @@ import math
 from dataclasses import fields
 
 import numpy as np
-
 from grammar import FRAMES, SIDE, Scenes
 from tutti.clips.words import BACKGROUNDS
 
@@ -46,7 +45,13 @@ def _background(xp, scenes, x, y, t):
     gradient = xp.clip(0.5 + across / 80 + speed * (t - 12) / 20, 0, 1)
     striped = wave(across + speed * t + phase)
     checkered = (wave(x + phase) * 2 - 1) * (wave(y + phase) * 2 - 1) * 0.5 + 0.5
-    mixes = [0 * across + 0 * t, gradient, striped, checkered + 0 * t, t / (FRAMES - 1) + 0 * across]
+    mixes = [
+        0 * across + 0 * t,
+        gradient,
+        striped,
+        checkered + 0 * t,
+        t / (FRAMES - 1) + 0 * across,
+    ]
     chosen = mixes[0]
     for i in range(1, len(BACKGROUNDS)):
         chosen = xp.where(wide(scenes.background) == i, mixes[i], chosen)
@@ -88,4 +93,6 @@ def to_torch(scenes: Scenes, device) -> Scenes:
     """The same scenes as tensors of a device."""
     import torch
 
-    return Scenes(*(torch.as_tensor(getattr(scenes, f.name), device=device) for f in fields(scenes)))
+    return Scenes(
+        *(torch.as_tensor(getattr(scenes, f.name), device=device) for f in fields(scenes))
+    )

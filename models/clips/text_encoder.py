@@ -21,7 +21,10 @@ class TextBlock(nn.Module):
         self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.to_qkv(self.norm1(x)).chunk(3, -1))
+        q, k, v = (
+            t.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for t in self.to_qkv(self.norm1(x)).chunk(3, -1)
+        )
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         x = x + self.to_out(attended.transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
@@ -35,7 +38,9 @@ class TextEncoder(nn.Module):
     the reader of the output needs no mask.
     """
 
-    def __init__(self, vocabulary: int, length: int, dim: int = TEXT_DIM, heads: int = 4, layers: int = 2):
+    def __init__(
+        self, vocabulary: int, length: int, dim: int = TEXT_DIM, heads: int = 4, layers: int = 2
+    ):
         super().__init__()
         self.words = nn.Embedding(vocabulary, dim)
         self.places = nn.Parameter(torch.randn(length, dim) * 0.02)

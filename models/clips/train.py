@@ -15,14 +15,13 @@ import platform
 import time
 from pathlib import Path
 
+import grammar
 import numpy as np
 import torch
-from torch import Tensor, nn
-
-import grammar
 from evaluate import contact_sheet, evaluate
 from export import LATENT_SHAPE, load, round_to_half, save
 from render import render, to_torch
+from torch import Tensor, nn
 from train_transformer import Denoiser, Schedule, train_transformer
 from train_vae import OPTIMISERS, encode_all, finish_vae, reconstruction_psnr, train_vae
 from transformer import TransformerConfig
@@ -40,7 +39,9 @@ def say(text: str) -> None:
 @torch.no_grad()
 def draw(scenes: grammar.Scenes, device, chunk: int = 250) -> Tensor:
     """uint8 clips of scenes, drawn on the device."""
-    out = torch.empty(len(scenes), 3, grammar.FRAMES, grammar.SIDE, grammar.SIDE, dtype=torch.uint8, device=device)
+    out = torch.empty(
+        len(scenes), 3, grammar.FRAMES, grammar.SIDE, grammar.SIDE, dtype=torch.uint8, device=device
+    )
     for start in range(0, len(scenes), chunk):
         part = slice(start, start + chunk)
         out[part] = (render(to_torch(scenes[part], device), torch) * 255).round().to(torch.uint8)
@@ -51,12 +52,20 @@ def load_matching(module: nn.Module, path: Path, prefix: str = "") -> None:
     """Load what still fits of an earlier version of a module."""
     mine = module.state_dict()
     saved = torch.load(path, map_location="cpu")
-    fitting = {k: v.float() for k, v in saved.items() if k.startswith(prefix) and k in mine and mine[k].shape == v.shape}
+    fitting = {
+        k: v.float()
+        for k, v in saved.items()
+        if k.startswith(prefix) and k in mine and mine[k].shape == v.shape
+    }
     module.load_state_dict(fitting, strict=False)
-    say(f"{path.name}: {len(fitting)} of {len(mine)} tensors; new are {sorted(mine.keys() - fitting.keys())[:6]}")
+    say(
+        f"{path.name}: {len(fitting)} of {len(mine)} tensors; new are {sorted(mine.keys() - fitting.keys())[:6]}"
+    )
 
 
-def pick_and_train_vae(vae: VideoVAE, clips: Tensor, options: argparse.Namespace, should_compile: bool, log: dict) -> None:
+def pick_and_train_vae(
+    vae: VideoVAE, clips: Tensor, options: argparse.Namespace, should_compile: bool, log: dict
+) -> None:
     """Train with the optimiser that does better in a short trial."""
     start = {key: value.clone() for key, value in vae.state_dict().items()}
     losses = {}
@@ -69,7 +78,13 @@ def pick_and_train_vae(vae: VideoVAE, clips: Tensor, options: argparse.Namespace
     say(f"VAE optimisers: {losses}, so {best}")
     vae.load_state_dict(start)
     train_vae(
-        vae, clips, options.vae_seconds, options.vae_batch, OPTIMISERS[best](vae), should_compile, log["steps"]
+        vae,
+        clips,
+        options.vae_seconds,
+        options.vae_batch,
+        OPTIMISERS[best](vae),
+        should_compile,
+        log["steps"],
     )
 
 
@@ -82,7 +97,9 @@ def latent_data(vae: VideoVAE, rng: np.random.Generator, n: int, device) -> tupl
         scenes = grammar.sample(rng, min(10000, n - start), train)
         ids.append(tokenizer(scenes.captions()))
         if latents is None:
-            shape = vae.encode(torch.zeros(1, 3, grammar.FRAMES, grammar.SIDE, grammar.SIDE, device=device)).shape[1:]
+            shape = vae.encode(
+                torch.zeros(1, 3, grammar.FRAMES, grammar.SIDE, grammar.SIDE, device=device)
+            ).shape[1:]
             latents = torch.empty(n, *shape, dtype=torch.bfloat16, device=device)
         encode_all(vae, draw(scenes, device), latents[start : start + len(scenes)])
     return latents, torch.as_tensor(np.concatenate(ids), device=device)
@@ -92,7 +109,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", type=Path)
-    parser.add_argument("--warm", type=Path, help="folder of an earlier version, to start from what fits")
+    parser.add_argument(
+        "--warm", type=Path, help="folder of an earlier version, to start from what fits"
+    )
     parser.add_argument("--deadline", type=float, default=570, help="seconds until all is saved")
     parser.add_argument("--vae-seconds", type=float, default=130)
     parser.add_argument("--vae-trial", type=float, default=12, help="seconds for each optimiser")
@@ -119,9 +138,16 @@ def main() -> None:
     torch.manual_seed(options.seed)
     rng = np.random.default_rng(options.seed)
     machine = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor()
-    log: dict = {"machine": machine, "torch": torch.__version__, "options": vars(options), "steps": []}
+    log: dict = {
+        "machine": machine,
+        "torch": torch.__version__,
+        "options": vars(options),
+        "steps": [],
+    }
     should_compile = not options.no_compile
-    write_log = lambda: (options.out / "log.json").write_text(json.dumps(log, indent=0, default=str))
+    write_log = lambda: (options.out / "log.json").write_text(
+        json.dumps(log, indent=0, default=str)
+    )
 
     if should_compile:
         # Fails within a minute where the compiler or an attention kernel is missing.
@@ -129,7 +155,16 @@ def main() -> None:
         null = torch.as_tensor(WordTokenizer.from_grammar()([""]), device=device)
         random = torch.randn(options.batch, *LATENT_SHAPE, device=device)
         train_transformer(
-            trial, random, null.repeat(options.batch, 1), null, 90, options.batch, Schedule(), True, [], max_steps=5
+            trial,
+            random,
+            null.repeat(options.batch, 1),
+            null,
+            90,
+            options.batch,
+            Schedule(),
+            True,
+            [],
+            max_steps=5,
         )
         say("trial steps done")
     vae = VideoVAE().to(device, memory_format=torch.channels_last_3d)
@@ -151,7 +186,9 @@ def main() -> None:
     write_log()
 
     latents, ids = latent_data(vae, rng, options.clips, device)
-    say(f"{len(latents)} clips encoded: mean {latents.float().mean().item():.3f} std {latents.float().std().item():.3f}")
+    say(
+        f"{len(latents)} clips encoded: mean {latents.float().mean().item():.3f} std {latents.float().std().item():.3f}"
+    )
     denoiser = Denoiser(TransformerConfig(layers=options.layers)).to(device)
     if options.resume:
         load(denoiser.transformer, options.resume / "live_transformer.pt")

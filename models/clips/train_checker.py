@@ -10,12 +10,11 @@ import argparse
 import json
 from pathlib import Path
 
+import grammar
 import numpy as np
 import torch
-from torch import nn
-
-import grammar
 from render import render
+from torch import nn
 from tutti.clips.checker import ClipChecker, colour_masks, normalised_masks
 from tutti.clips.words import SHAPES
 
@@ -36,8 +35,12 @@ def blurred(clips: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Blur and noise of random strength, as a decoder's output may have."""
     amount = rng.uniform(0, 0.3, (len(clips), 1, 1, 1, 1))
     for axis in (3, 4):
-        clips = (1 - amount) * clips + amount * 0.5 * (np.roll(clips, 1, axis) + np.roll(clips, -1, axis))
-    return np.clip(clips + rng.normal(0, 0.03, clips.shape) * rng.random((len(clips), 1, 1, 1, 1)), 0, 1)
+        clips = (1 - amount) * clips + amount * 0.5 * (
+            np.roll(clips, 1, axis) + np.roll(clips, -1, axis)
+        )
+    return np.clip(
+        clips + rng.normal(0, 0.03, clips.shape) * rng.random((len(clips), 1, 1, 1, 1)), 0, 1
+    )
 
 
 def masks_and_shapes(rng: np.random.Generator, triples: np.ndarray, n: int):
@@ -46,7 +49,7 @@ def masks_and_shapes(rng: np.random.Generator, triples: np.ndarray, n: int):
     scenes.count[:] = 1  # pairs are cut by each other
     clips = blurred(render(scenes), rng)
     masks, shapes = [], []
-    for clip, words in zip(clips, scenes.words):
+    for clip, words in zip(clips, scenes.words, strict=False):
         frames = rng.integers(0, grammar.FRAMES, 4)
         chosen = colour_masks(clip[:, frames])[words[0, 1]]
         masks.append(chosen[chosen.sum((1, 2)) > 12])
@@ -56,8 +59,10 @@ def masks_and_shapes(rng: np.random.Generator, triples: np.ndarray, n: int):
 
 def score(checker: ClipChecker, scenes: grammar.Scenes, clips: np.ndarray) -> dict[str, float]:
     """Share of clips for which each attribute, and all of them, agree with the captions."""
-    verdicts = [checker.check(text, clip) for text, clip in zip(scenes.captions(), clips)]
-    names = ("colour", "shape", "motion", "passed")
+    verdicts = [
+        checker.check(text, clip) for text, clip in zip(scenes.captions(), clips, strict=False)
+    ]
+    names = ("colour", "shape", "motion", "passed", "once")
     return {name: float(np.mean([getattr(v, name) for v in verdicts])) for name in names}
 
 
@@ -71,7 +76,9 @@ def main() -> None:
     rng = np.random.default_rng(0)
     train, held_out = grammar.split_triples()
     parts = [masks_and_shapes(rng, train, 100) for _ in range(options.clips // 100)]
-    masks, shapes = (torch.as_tensor(np.concatenate(column)) for column in zip(*parts))
+    masks, shapes = (
+        torch.as_tensor(np.concatenate(column)) for column in zip(*parts, strict=False)
+    )
     model = network()
     optimiser = torch.optim.AdamW(model.parameters(), 2e-3, weight_decay=0.02)
     steps = options.epochs * len(masks) // 128

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-
 from export import make_text_encoder
 from optim import Average, Clock, Optimiser
+from torch import Tensor, nn
 from transformer import ClipsTransformer, TransformerConfig
 
 NULL_SHARE = 0.1  # of captions replaced by the empty one, for classifier-free guidance

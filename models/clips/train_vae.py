@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
-
 from export import round_to_half
 from optim import Clock, Optimiser
+from torch import Tensor, nn
+from torch.nn import functional as F
 from vae import VideoVAE
 
 KL_WEIGHT = 1e-4
@@ -96,11 +95,16 @@ def train_vae(
         running = running.lerp(loss, 0.03)
         if count % 100 == 0:
             seen = {"seconds": clock.elapsed, "loss": running.item(), "kl": kl.item()}
-            log.append({"stage": "vae", "step": count} | {key: round(value, 5) for key, value in seen.items()})
+            log.append(
+                {"stage": "vae", "step": count}
+                | {key: round(value, 5) for key, value in seen.items()}
+            )
             if count % 400 == 0:
                 print(log[-1], flush=True)
         count += 1
-    print(f"{count} steps of {batch} in {clock.elapsed:.1f} s, loss {running.item():.4f}", flush=True)
+    print(
+        f"{count} steps of {batch} in {clock.elapsed:.1f} s, loss {running.item():.4f}", flush=True
+    )
     return running.item()
 
 

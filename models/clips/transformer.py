@@ -39,7 +39,7 @@ class RotaryTables(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        for name, dim in zip(("frame", "row", "column"), config.rope_axes):
+        for name, dim in zip(("frame", "row", "column"), config.rope_axes, strict=False):
             frequencies = config.rope_base ** (-torch.arange(0, dim, 2, dtype=torch.float32) / dim)
             self.register_buffer(name, frequencies, persistent=False)
 
@@ -74,7 +74,9 @@ class Attention(nn.Module):
         self.to_out = nn.Linear(config.width, config.width)
         self.norm_q, self.norm_k = nn.RMSNorm(self.head_dim, 1e-6), nn.RMSNorm(self.head_dim, 1e-6)
 
-    def forward(self, x: Tensor, context: Tensor, rotary: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, context: Tensor, rotary: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
         split = lambda t: t.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         q, k, v = split(self.to_q(x)), split(self.to_k(context)), split(self.to_v(context))
         q, k = self.norm_q(q), self.norm_k(k)
@@ -99,7 +101,9 @@ class Block(nn.Module):
         rows = torch.tensor([0.0, 0.0, 0.5, 0.0, 0.0, 0.5])[None, :, None]
         self.modulation = nn.Parameter(rows + torch.randn(1, 6, width) * 0.02)
 
-    def forward(self, x: Tensor, text: Tensor, condition: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(
+        self, x: Tensor, text: Tensor, condition: Tensor, rotary: tuple[Tensor, Tensor]
+    ) -> Tensor:
         shift1, scale1, gate1, shift3, scale3, gate3 = (self.modulation + condition).chunk(6, 1)
         y = self.norm1(x) * (1 + scale1) + shift1
         x = x + gate1 * self.self_attention(y, y, rotary)
@@ -122,12 +126,16 @@ class ClipsTransformer(nn.Module):
         self.config = config
         width = config.width
         self.patch = nn.Linear(config.channels, width)
-        self.place = nn.Linear(config.head_dim, width)  # attention itself knows only relative places
+        self.place = nn.Linear(
+            config.head_dim, width
+        )  # attention itself knows only relative places
         self.time = nn.Sequential(nn.Linear(256, width), nn.SiLU(), nn.Linear(width, width))
         self.pooled_text = nn.Linear(config.text_dim, width)
         self.condition = nn.Linear(width, 6 * width)
         text_dim = config.text_dim
-        self.text = nn.Sequential(nn.Linear(text_dim, text_dim), nn.SiLU(), nn.Linear(text_dim, text_dim))
+        self.text = nn.Sequential(
+            nn.Linear(text_dim, text_dim), nn.SiLU(), nn.Linear(text_dim, text_dim)
+        )
         self.rotary = RotaryTables(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(width, 1e-6, elementwise_affine=False)
@@ -148,7 +156,9 @@ class ClipsTransformer(nn.Module):
             for last in (block.self_attention.to_out, block.cross_attention.to_out, block.down):
                 nn.init.normal_(last.weight, std=0.02)
 
-    def forward(self, hidden_states: Tensor, timestep: Tensor, encoder_hidden_states: Tensor) -> Tensor:
+    def forward(
+        self, hidden_states: Tensor, timestep: Tensor, encoder_hidden_states: Tensor
+    ) -> Tensor:
         b, c, f, h, w = hidden_states.shape
         rotary = self.rotary(f, h, w)
         x = self.patch(hidden_states.flatten(2).transpose(1, 2)) + self.place(torch.cat(rotary, -1))

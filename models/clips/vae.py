@@ -83,7 +83,9 @@ class Encoder(nn.Module):
 
     def forward(self, clip: Tensor) -> tuple[Tensor, Tensor]:
         b, c, t, h, w = clip.shape
-        patches = clip.reshape(b, c, t, h // 2, 2, w // 2, 2).permute(0, 1, 4, 6, 2, 3, 5).flatten(1, 3)
+        patches = (
+            clip.reshape(b, c, t, h // 2, 2, w // 2, 2).permute(0, 1, 4, 6, 2, 3, 5).flatten(1, 3)
+        )
         mean, log_variance = self.layers(patches).chunk(2, 1)
         return mean, log_variance.clamp(-20, 5)
 
@@ -105,7 +107,11 @@ class Decoder(nn.Module):
     def forward(self, latents: Tensor) -> Tensor:
         x = self.layers(latents * per_channel(self.std) + per_channel(self.mean))
         b, _, t, h, w = x.shape
-        return x.reshape(b, 3, 2, 2, t, h, w).permute(0, 1, 4, 5, 2, 6, 3).reshape(b, 3, t, 2 * h, 2 * w)
+        return (
+            x.reshape(b, 3, 2, 2, t, h, w)
+            .permute(0, 1, 4, 5, 2, 6, 3)
+            .reshape(b, 3, t, 2 * h, 2 * w)
+        )
 
 
 class VideoVAE(nn.Module):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .words import COLOURS, COLOUR_NAMES, SHAPES, ObjectWords, parse
+from .words import COLOUR_NAMES, COLOURS, SHAPES, ObjectWords, parse
 
 MASK_SIDE = 24
 SMALLEST_SHARE = 0.003  # of a frame's pixels: less is no object
@@ -26,6 +26,7 @@ class Verdict:
 
     asked: list[ObjectWords]
     seen: list[ObjectWords]
+    once: bool = True  # each object seen is in one piece; reported, no part of ``passed``
 
     @property
     def colour(self) -> bool:
@@ -49,7 +50,8 @@ class Verdict:
         if attribute == "colour":
             return sorted(seen) == sorted({thing.colour for thing in self.asked})
         return all(
-            thing.colour in seen and getattr(thing, attribute) in (None, getattr(seen[thing.colour], attribute))
+            thing.colour in seen
+            and getattr(thing, attribute) in (None, getattr(seen[thing.colour], attribute))
             for thing in self.asked
         )
 
@@ -72,7 +74,9 @@ def colour_masks(clip: np.ndarray) -> np.ndarray:
     hue = _hue(clip, value, chroma)
     coloured = (chroma > 0.5 * value) & (value > 0.45)
     white = (chroma < 0.25 * value) & (value > 0.72)
-    hues = np.array([_hue(np.array(rgb), max(rgb), max(rgb) - min(rgb)) for rgb in COLOURS.values()])
+    hues = np.array(
+        [_hue(np.array(rgb), max(rgb), max(rgb) - min(rgb)) for rgb in COLOURS.values()]
+    )
     away = np.abs((hue[None] - hues[:, None, None, None] + 3) % 6 - 3)
     away[COLOUR_NAMES.index("white")] = np.inf
     masks = (away.argmin(0)[None] == np.arange(len(hues))[:, None, None, None]) & coloured
@@ -114,10 +118,40 @@ def _bilinear(images: np.ndarray, ys: np.ndarray, xs: np.ndarray) -> np.ndarray:
     return weights(ys, height) @ images @ weights(xs, width).transpose(0, 2, 1)
 
 
+def _piece(masks: np.ndarray) -> np.ndarray:
+    """The connected piece of each mask's first pixel."""
+    piece = np.zeros(masks.shape, bool)
+    first = masks.reshape(len(masks), -1).argmax(1)
+    piece.reshape(len(masks), -1)[np.arange(len(masks)), first] = True
+    piece &= masks
+    while True:
+        wide = np.pad(piece, ((0, 0), (1, 1), (1, 1)))
+        across = wide[:, 1:-1, :-2] | wide[:, 1:-1, 2:]
+        grown = (wide[:, :-2, 1:-1] | wide[:, 2:, 1:-1] | across | piece) & masks
+        if (grown == piece).all():
+            return piece
+        piece = grown
+
+
+def main_piece_share(masks: np.ndarray, most_pieces: int = 4) -> float:
+    """Median over frames of the share of a mask's area that its largest connected piece has."""
+    masks = masks[masks.any((1, 2))]
+    if not len(masks):
+        return 0.0
+    left, largest = masks, np.zeros(len(masks))
+    for _ in range(most_pieces):
+        piece = _piece(left)
+        largest = np.maximum(largest, piece.sum((1, 2)))
+        left = left & ~piece
+    return float(np.median(largest / masks.sum((1, 2))))
+
+
 def motion_of(masks: np.ndarray) -> str:
     """The motion of one object from its masks ``[frames, height, width]``."""
     area = masks.sum((1, 2)).astype(np.float64)
-    seen = area > max(SMALLEST_SHARE * masks[0].size, 0.15 * np.median(area[area > 0]) if area.any() else 0)
+    seen = area > max(
+        SMALLEST_SHARE * masks[0].size, 0.15 * np.median(area[area > 0]) if area.any() else 0
+    )
     if seen.sum() < 5:
         return "none"
     frames = np.flatnonzero(seen)
@@ -176,10 +210,20 @@ class ClipChecker:
         area = np.median(masks.sum((2, 3)), 1)
         found = []
         for index in np.argsort(-area)[:2]:
-            if area[index] > max(SMALLEST_SHARE * masks[0, 0].size, SECOND_SHARE * area.max() if found else 0):
-                found.append(ObjectWords(COLOUR_NAMES[index], self.shape_of(masks[index]), motion_of(masks[index])))
+            if area[index] > max(
+                SMALLEST_SHARE * masks[0, 0].size, SECOND_SHARE * area.max() if found else 0
+            ):
+                found.append(
+                    ObjectWords(
+                        COLOUR_NAMES[index], self.shape_of(masks[index]), motion_of(masks[index])
+                    )
+                )
         return found
 
     def check(self, prompt: str, clip: np.ndarray) -> Verdict:
         """Compare what a prompt asks with what the clip shows."""
-        return Verdict(parse(prompt), self.describe(clip))
+        seen, masks = self.describe(clip), colour_masks(clip)
+        once = all(
+            main_piece_share(masks[COLOUR_NAMES.index(thing.colour)]) > 0.8 for thing in seen
+        )
+        return Verdict(parse(prompt), seen, once)

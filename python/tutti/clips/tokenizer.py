@@ -41,13 +41,15 @@ class WordTokenizer:
         return cls(saved["words"], saved["length"])
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(json.dumps({"length": self.length, "words": self.words}, indent=1) + "\n")
+        Path(path).write_text(
+            json.dumps({"length": self.length, "words": self.words}, indent=1) + "\n"
+        )
 
     def __call__(self, prompts: list[str]) -> np.ndarray:
         """Ids of prompts: int64 ``[batch, length]``. The empty prompt is the unconditional one."""
         ids = np.zeros((len(prompts), self.length), np.int64)
         unknown = self._ids["<unk>"]
-        for row, prompt in zip(ids, prompts):
+        for row, prompt in zip(ids, prompts, strict=False):
             words = re.findall(r"[a-z]+", prompt.lower())[: self.length - 2]
             known = [self._ids.get(word, unknown) for word in words]
             row[: len(known) + 2] = [self._ids["<bos>"], *known, self._ids["<eos>"]]

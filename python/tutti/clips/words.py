@@ -61,7 +61,9 @@ def caption(objects: list[tuple[str, str, str, str]], background: str) -> str:
     for size, colour, shape, motion in objects:
         first = size or colour
         article = "an" if first[0] in "aeiou" else "a"
-        said.append(" ".join(word for word in (article, size, colour, shape, MOTIONS[motion]) if word))
+        said.append(
+            " ".join(word for word in (article, size, colour, shape, MOTIONS[motion]) if word)
+        )
     return " crossing ".join(said) + f" over a {background} background"
 
 
