@@ -94,6 +94,7 @@ void Crew::start(std::shared_ptr<RankJob> job) {
   {
     const std::lock_guard lock(mutex_);
     job_ = std::move(job);
+    if (!verdict_.ok()) job_->stop.store(true, std::memory_order_release);  // stopped just before
     ++job_number_;
     is_running_.assign(executors_.size(), true);
     running_ = size();
