@@ -67,8 +67,10 @@ def minimum_layer_bytes(tokens, ranks):
     def pieces(units):
         return [units // ranks + (r < units % ranks) for r in range(ranks)]
 
+    # One unit is a key/value head with its query heads. Where its query heads can be dealt out more
+    # evenly, ranks share a key/value head, which each of them then needs.
     replicas = 1
-    while KV_HEADS * replicas < ranks and (HEADS // KV_HEADS) % (replicas + 1) == 0:
+    while KV_HEADS * replicas % ranks and replicas < HEADS // KV_HEADS:
         replicas += 1
     groups = pieces(KV_HEADS * replicas)
     token_pieces = pieces(tokens)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/cost.h"
+
 namespace tutti {
 namespace {
 
@@ -123,9 +125,9 @@ Dim sent_elements(const ConversionStep& step, const Shape& global, const Layout&
     case StepKind::kGather: return floor_div(product(local) * others, Dim(step.from.replicas));
     case StepKind::kAllToAll: {
       // To each other rank, its piece of the target dimension.
-      const Dim& whole = local[static_cast<std::size_t>(step.to.dim)];
-      const Dim& kept = after[static_cast<std::size_t>(step.to.dim)];
-      const Dim sent = whole * Dim(step.to.replicas) - kept;
+      const Dim sent = units_held_elsewhere(step.to.units, step.to.replicas, mesh.size(step.axis),
+                                            mesh.rank_symbol(step.axis)) *
+                       floor_div(local[static_cast<std::size_t>(step.to.dim)], step.to.units);
       return floor_div(without(local, step.to.dim) * sent, Dim(step.from.replicas));
     }
     // Reduce-scatter and all-gather of even pieces, the least that is possible.

@@ -17,15 +17,34 @@ Dim bytes_of(const Value& value, const Dim& elements) {
   return elements * Dim(static_cast<std::int64_t>(dtype_size(value.dtype())));
 }
 
+// Different units among the copies that `rank` holds: its copies are [offset, offset + size).
+Dim distinct_units(const Dim& units, std::int64_t replicas, std::int64_t ranks, const Dim& rank) {
+  const Dim copies = units * Dim(replicas);
+  if (replicas == 1) return part(units, ranks, rank);
+  const Dim each = floor_div(copies, Dim(ranks));
+  const Dim rest = mod(copies, Dim(ranks));
+  if (rest.is(0) && each.is_constant() && each.constant() > 0) {
+    if (replicas % each.constant() == 0) return 1;
+    if (each.constant() % replicas == 0) return Dim(each.constant() / replicas);
+  }
+  const Dim offset = rank * each + min(rank, rest);
+  return ceil_div(offset + part(copies, ranks, rank), Dim(replicas)) -
+         floor_div(offset, Dim(replicas));
+}
+
 Dim all_to_all_bytes(const Node& node) {
   const auto from_replicas = node.attr_ints("from_replicas");
   const auto to_dims = node.attr_ints("to_dims");
   const auto to_replicas = node.attr_ints("to_replicas");
+  const Shape to_units = node.attr_dims("to_units");
+  const Dim rank = Dim::symbol("rank." + node.attr_string("axis"));
   Dim sum = 0;
   for (std::size_t i = 0; i < node.inputs().size(); ++i) {
     const Value& in = *node.input(i);
     const auto to = static_cast<std::size_t>(to_dims[i]);
-    const Dim sent = in.shape()[to] * Dim(to_replicas[i]) - node.output(i)->shape()[to];
+    const Dim sent =
+        units_held_elsewhere(to_units[i], to_replicas[i], node.attr_int("ranks"), rank) *
+        floor_div(in.shape()[to], to_units[i]);
     sum = sum +
           floor_div(bytes_of(in, without(in.shape(), to_dims[i]) * sent), Dim(from_replicas[i]));
   }
@@ -33,6 +52,16 @@ Dim all_to_all_bytes(const Node& node) {
 }
 
 }  // namespace
+
+Dim units_held_elsewhere(const Dim& units, std::int64_t replicas, std::int64_t ranks,
+                         const Dim& rank) {
+  if (replicas == 1) return units - part(units, ranks, rank);
+  Dim all = 0;
+  for (std::int64_t other = 0; other < ranks; ++other) {
+    all = all + distinct_units(units, replicas, ranks, Dim(other));
+  }
+  return all - distinct_units(units, replicas, ranks, rank);
+}
 
 Dim node_flops(const Node& node) {
   if (node.op().flops != nullptr) return node.op().flops(node);

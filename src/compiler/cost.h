@@ -12,6 +12,12 @@ Dim node_flops(const Node& node);
 // Bytes that a rank sends to other ranks in one exchange of an SPMD graph; 0 for other nodes.
 Dim exchange_sent_bytes(const Node& node);
 
+// `units` units stand `replicas` times in a row and are shared out over `ranks` ranks as in Split:
+// how many different ones the ranks other than `rank` hold, counted once for each rank. What travels
+// to a rank travels once, however often the rank stores it.
+Dim units_held_elsewhere(const Dim& units, std::int64_t replicas, std::int64_t ranks,
+                         const Dim& rank);
+
 // The node multiplies, convolves, normalises or attends: worth keeping the result of.
 bool is_real_work(const Node& node);
 

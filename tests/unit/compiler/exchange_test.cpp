@@ -1,6 +1,8 @@
 // Exchange operators' types, conversions between layouts, and the bytes that they move.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "compiler/conversion.h"
 #include "compiler/cost.h"
 #include "compiler/explain.h"
@@ -231,6 +233,33 @@ TEST_F(ReportTest, ProgressNamesThePassesInOrder) {
   ASSERT_GT(names.size(), 10U);
   EXPECT_EQ(names[1], "simplify");
   EXPECT_EQ(names.back(), "report");
+}
+
+TEST(UnitsHeldElsewhere, CountsEachUnitOnceForEachRank) {
+  const Dim rank = Dim::symbol("rank.cp");
+  for (std::int64_t units = 1; units <= 9; ++units) {
+    for (std::int64_t replicas = 1; replicas <= 4; ++replicas) {
+      for (std::int64_t ranks = 1; ranks <= 9; ++ranks) {
+        // Copy i is of unit i / replicas; deal the copies out.
+        std::vector<std::set<std::int64_t>> held(static_cast<std::size_t>(ranks));
+        for (std::int64_t r = 0; r < ranks; ++r) {
+          const std::int64_t first = part_offset(units * replicas, ranks, r);
+          for (std::int64_t i = 0; i < part_size(units * replicas, ranks, r); ++i) {
+            held[static_cast<std::size_t>(r)].insert((first + i) / replicas);
+          }
+        }
+        for (std::int64_t self = 0; self < ranks; ++self) {
+          std::int64_t expected = 0;
+          for (std::int64_t r = 0; r < ranks; ++r) {
+            if (r != self) expected += std::ssize(held[static_cast<std::size_t>(r)]);
+          }
+          const Dim counted = units_held_elsewhere(units, replicas, ranks, rank);
+          ASSERT_EQ(*counted.evaluate({{"rank.cp", self}}), expected)
+              << units << " units x" << replicas << ", rank " << self << " of " << ranks;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
