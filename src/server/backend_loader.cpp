@@ -27,8 +27,7 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
   for (const auto& backend : backends_) known.push_back(backend->name());
   ModelBackend& backend = find_backend(file.config());
   std::vector<std::string> warnings;
-  TUTTI_RETURN_IF_ERROR(
-      check_config_file(file, folder.name, known, backend.devices(), &warnings));
+  TUTTI_RETURN_IF_ERROR(check_config_file(file, folder.name, known, backend.devices(), &warnings));
   for (const std::string& warning : warnings) {
     log_->warn("model '{}': {}", printable(folder.name), printable(warning));
   }

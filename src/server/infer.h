@@ -36,7 +36,8 @@ struct ModelSignature {
 
 using ParameterValue = std::variant<bool, std::int64_t, std::uint64_t, double, std::string>;
 
-// Row-major elements. Elements of kString are each a 4-byte little-endian length and that many bytes.
+// Row-major elements. Elements of kString are each a 4-byte little-endian length and that many
+// bytes.
 struct InferInput {
   std::string name;
   DType dtype = DType::kUndefined;
@@ -64,8 +65,8 @@ struct OutputDesc {
   Dims shape;
 };
 
-// Where outputs are written: the front end's response buffers, so that nothing is copied twice. Held
-// by whoever may still write.
+// Where outputs are written: the front end's response buffers, so that nothing is copied twice.
+// Held by whoever may still write.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;

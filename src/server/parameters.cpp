@@ -1,6 +1,5 @@
 #include "server/parameters.h"
 
-
 namespace tutti::server {
 namespace {
 

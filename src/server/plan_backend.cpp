@@ -10,7 +10,8 @@ std::vector<TensorSpec> specs(const std::vector<PlanTensor>& tensors) {
   std::vector<TensorSpec> specs;
   for (const PlanTensor& tensor : tensors) {
     TensorSpec spec{tensor.name, tensor.dtype, {}};
-    for (const Dim& dim : tensor.shape) spec.dims.push_back(dim.is_constant() ? dim.constant() : -1);
+    for (const Dim& dim : tensor.shape)
+      spec.dims.push_back(dim.is_constant() ? dim.constant() : -1);
     specs.push_back(std::move(spec));
   }
   return specs;

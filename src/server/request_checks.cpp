@@ -148,8 +148,8 @@ Status check_input_data(const InferInput& input) {
   const Result<std::int64_t> bytes = checked_byte_size(input.dtype, input.shape);
   if (!bytes.ok()) return bytes.status().with_context(input_label(input));
   if (static_cast<std::uint64_t>(*bytes) != input.data.size()) {
-    return invalid_argument(input_label(input), ": ", input.data.size(), " bytes of data, expected ",
-                            *bytes, " for shape ", input.shape, " of ",
+    return invalid_argument(input_label(input), ": ", input.data.size(),
+                            " bytes of data, expected ", *bytes, " for shape ", input.shape, " of ",
                             protocol_type_name(input.dtype));
   }
   return Status();

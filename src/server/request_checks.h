@@ -13,9 +13,10 @@ namespace tutti::server {
 // input, the value and what was expected.
 Status check_input_data(const InferInput& input);
 
-// The whole request against what the model takes (LoadedModel::signature): names known, complete and
-// distinct, dtypes, ranks, sizes, one batch size within `max_batch_size` (0: the model does not
-// batch). Puts all outputs into a request that names none. Gives the batch size, 1 without batching.
+// The whole request against what the model takes (LoadedModel::signature): names known, complete
+// and distinct, dtypes, ranks, sizes, one batch size within `max_batch_size` (0: the model does not
+// batch). Puts all outputs into a request that names none. Gives the batch size, 1 without
+// batching.
 Result<std::int64_t> check_request(const ModelSignature& signature, std::int64_t max_batch_size,
                                    InferRequest* request);
 

@@ -21,9 +21,9 @@ class ServableModel {
  public:
   virtual ~ServableModel() = default;
 
-  // Runs a request that passed the door: every input is there, with the declared dtype, a shape that
-  // fits and as many bytes; `outputs` lists distinct known names and is not empty.
-  // Sizes that only the model can check give INVALID_ARGUMENT.
+  // Runs a request that passed the door: every input is there, with the declared dtype, a shape
+  // that fits and as many bytes; `outputs` lists distinct known names and is not empty. Sizes that
+  // only the model can check give INVALID_ARGUMENT.
   virtual Result<InferResult> infer(const InferRequest& request,
                                     const std::shared_ptr<OutputSink>& sink) = 0;
 

@@ -69,8 +69,8 @@ class InferenceService {
   // Checks, queues and runs. `done` is called once, possibly before this returns.
   void infer(InferRequest request, std::shared_ptr<OutputSink> sink, InferDone done);
 
-  // A front end refused a request that names this model before it could become one: a failure of the
-  // model, if there is one.
+  // A front end refused a request that names this model before it could become one: a failure of
+  // the model, if there is one.
   void note_refused(const std::string& name, std::string_view version, TimePoint arrived);
 
   // From now on the server is not ready and new inferences are answered UNAVAILABLE.

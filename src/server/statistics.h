@@ -29,8 +29,8 @@ struct StatisticsSnapshot {
   DurationStatistic fail;     // the same of all others, whatever the reason
   DurationStatistic queue;    // of successful requests, as are the phases
   PhaseStatistics phases;
-  std::uint64_t inference_count = 0;  // batch elements of successful requests
-  std::uint64_t execution_count = 0;  // runs of the model that succeeded
+  std::uint64_t inference_count = 0;    // batch elements of successful requests
+  std::uint64_t execution_count = 0;    // runs of the model that succeeded
   std::uint64_t last_inference_ms = 0;  // since the epoch; 0 before the first success
   std::map<std::int64_t, PhaseStatistics> by_batch_size;
 };

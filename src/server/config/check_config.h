@@ -18,8 +18,8 @@ Status check_config_file(const ConfigFile& file, std::string_view folder_name,
                          const std::vector<BackendName>& known, const DeviceFacts& devices,
                          std::vector<std::string>* warnings);
 
-// Fills in what the file leaves out: name, backend, platform, inputs, outputs (max_batch_size stays 0
-// then), instance_group, default_model_filename, version_policy.
+// Fills in what the file leaves out: name, backend, platform, inputs, outputs (max_batch_size stays
+// 0 then), instance_group, default_model_filename, version_policy.
 inference::ModelConfig complete_config(const ConfigFile& file, std::string_view folder_name,
                                        const BackendName& backend, const ModelFacts& model);
 

@@ -15,7 +15,8 @@ Status check_tensors(const ConfigFile& file, const Tensors& tensors, std::string
     return static_cast<int>(found - tensors.begin());
   };
   std::string names;
-  for (const TensorSpec& spec : specs) names += str_cat(names.empty() ? "'" : ", '", spec.name, "'");
+  for (const TensorSpec& spec : specs)
+    names += str_cat(names.empty() ? "'" : ", '", spec.name, "'");
   for (int i = 0; i < tensors.size(); ++i) {
     if (std::none_of(specs.begin(), specs.end(),
                      [&](const TensorSpec& spec) { return spec.name == tensors[i].name(); })) {

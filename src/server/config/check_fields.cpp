@@ -53,12 +53,11 @@ constexpr FieldRule<ModelConfig> kModelRules[] = {
     {"model_transaction_policy.decoupled",
      [](const ModelConfig& c) { return c.model_transaction_policy().decoupled(); },
      Effect::kRefused},
-    {"model_repository_agents", [](const ModelConfig& c) { return c.has_model_repository_agents(); },
-     Effect::kRefused},
+    {"model_repository_agents",
+     [](const ModelConfig& c) { return c.has_model_repository_agents(); }, Effect::kRefused},
     {"response_cache.enable", [](const ModelConfig& c) { return c.response_cache().enable(); },
      Effect::kIgnored},
-    {"model_metrics", [](const ModelConfig& c) { return c.has_model_metrics(); },
-     Effect::kIgnored},
+    {"model_metrics", [](const ModelConfig& c) { return c.has_model_metrics(); }, Effect::kIgnored},
 };
 
 constexpr FieldRule<ModelInput> kInputRules[] = {
@@ -83,10 +82,9 @@ constexpr FieldRule<ModelOutput> kOutputRules[] = {
 constexpr FieldRule<ModelInstanceGroup> kGroupRules[] = {
     {"rate_limiter", [](const ModelInstanceGroup& g) { return g.has_rate_limiter(); },
      Effect::kIgnored},
-    {"secondary_devices", [](const ModelInstanceGroup& g) { return g.secondary_devices_size() > 0; },
-     Effect::kRefused},
-    {"profile", [](const ModelInstanceGroup& g) { return g.profile_size() > 0; },
-     Effect::kRefused},
+    {"secondary_devices",
+     [](const ModelInstanceGroup& g) { return g.secondary_devices_size() > 0; }, Effect::kRefused},
+    {"profile", [](const ModelInstanceGroup& g) { return g.profile_size() > 0; }, Effect::kRefused},
     {"passive", [](const ModelInstanceGroup& g) { return g.passive(); }, Effect::kRefused},
     {"host_policy", [](const ModelInstanceGroup& g) { return !g.host_policy().empty(); },
      Effect::kIgnored},
@@ -110,8 +108,7 @@ template <class Messages, class Rules>
 Status check_each(const ConfigFile& file, const Messages& messages, const Rules& rules,
                   std::string_view field, std::vector<std::string>* warnings) {
   for (int i = 0; i < messages.size(); ++i) {
-    TUTTI_RETURN_IF_ERROR(
-        check(file, messages[i], rules, str_cat(field, "[", i, "]."), warnings));
+    TUTTI_RETURN_IF_ERROR(check(file, messages[i], rules, str_cat(field, "[", i, "]."), warnings));
   }
   return Status();
 }

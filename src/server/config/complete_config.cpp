@@ -38,7 +38,8 @@ ModelConfig complete_config(const ConfigFile& file, std::string_view folder_name
   }
   if (config.instance_group().empty()) {
     ModelInstanceGroup* group = config.add_instance_group();
-    group->set_kind(model.ranks > 1 ? ModelInstanceGroup::KIND_MODEL : ModelInstanceGroup::KIND_CPU);
+    group->set_kind(model.ranks > 1 ? ModelInstanceGroup::KIND_MODEL
+                                    : ModelInstanceGroup::KIND_CPU);
   }
   for (int i = 0; i < config.instance_group_size(); ++i) {
     ModelInstanceGroup* group = config.mutable_instance_group(i);

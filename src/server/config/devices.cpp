@@ -18,7 +18,9 @@ constexpr std::string_view kEnable = "enable_multi_device";
 constexpr std::string_view kDevices = "multi_device_gpus";
 constexpr std::string_view kPerRankFiles = "multi_device_per_rank_engines";
 
-std::string field_of(std::string_view parameter) { return str_cat("parameters[\"", parameter, "\"]"); }
+std::string field_of(std::string_view parameter) {
+  return str_cat("parameters[\"", parameter, "\"]");
+}
 
 std::optional<std::string> parameter(const ModelConfig& config, std::string_view name) {
   const auto found = config.parameters().find(std::string(name));

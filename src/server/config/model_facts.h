@@ -11,7 +11,7 @@ namespace tutti::server {
 struct ModelFacts {
   ModelSignature signature;  // whole shapes, a batch dimension included
   int ranks = 1;
-  std::string mesh;  // "cfg=2,cp=4"; "" for one rank
+  std::string mesh;                // "cfg=2,cp=4"; "" for one rank
   std::int64_t largest_batch = 0;  // of the first dimension of the inputs; 0: no bound is known
 };
 

@@ -53,7 +53,8 @@ Result<InferInput> decode_input(const inference::ModelInferRequest& message, int
     if (!data.ok()) return data.status().with_context(label);
     input.data = *data;
   } else if (tensor.has_contents()) {
-    return invalid_argument(label, ": contents is set beside raw_input_contents, expected one of "
+    return invalid_argument(label,
+                            ": contents is set beside raw_input_contents, expected one of "
                             "the two for all inputs");
   } else {
     input.data = std::as_bytes(std::span(message.raw_input_contents(index)));

@@ -16,8 +16,9 @@
 namespace tutti::server {
 
 // Raw bytes and most numeric `contents` stay in `message`: the inputs point there, and the request
-// holds `owner`, which keeps the message alive. INVALID_ARGUMENT: `contents` beside `raw_input_contents`, raw buffers that
-// are not one an input, contents of another kind than the datatype's, values that do not fit.
+// holds `owner`, which keeps the message alive. INVALID_ARGUMENT: `contents` beside
+// `raw_input_contents`, raw buffers that are not one an input, contents of another kind than the
+// datatype's, values that do not fit.
 Result<InferRequest> decode_request(const inference::ModelInferRequest& message,
                                     std::shared_ptr<const void> owner);
 

@@ -1,4 +1,5 @@
-// The messages of ModelInfer calls, owned so that a rank which comes back late finds them still there.
+// The messages of ModelInfer calls, owned so that a rank which comes back late finds them still
+// there.
 #pragma once
 
 #include <grpc_service.pb.h>

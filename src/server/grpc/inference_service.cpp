@@ -28,7 +28,8 @@ Status check_load_parameters(const Parameters& parameters) {
 }  // namespace
 
 GrpcInferenceService::Reactor* GrpcInferenceService::ServerLive(
-    Context* context, const inference::ServerLiveRequest*, inference::ServerLiveResponse* response) {
+    Context* context, const inference::ServerLiveRequest*,
+    inference::ServerLiveResponse* response) {
   response->set_live(service_.is_live());
   return finish(context, Status());
 }
@@ -74,8 +75,9 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelConfig(
   return finish(context, config.status());
 }
 
-GrpcInferenceService::Reactor* GrpcInferenceService::ModelInfer(
-    Context* context, const inference::ModelInferRequest*, inference::ModelInferResponse*) {
+GrpcInferenceService::Reactor* GrpcInferenceService::ModelInfer(Context* context,
+                                                                const inference::ModelInferRequest*,
+                                                                inference::ModelInferResponse*) {
   // The request and the response are those of our allocator.
   auto* messages = static_cast<InferMessages*>(context->GetRpcAllocatorState());
   return InferCall::start(service_, messages->shared_from_this());

@@ -50,9 +50,9 @@ class GrpcInferenceService final : public inference::GRPCInferenceService::Callb
                                     inference::SystemSharedMemoryStatusResponse*) override;
   Reactor* SystemSharedMemoryRegister(Context*, const inference::SystemSharedMemoryRegisterRequest*,
                                       inference::SystemSharedMemoryRegisterResponse*) override;
-  Reactor* SystemSharedMemoryUnregister(
-      Context*, const inference::SystemSharedMemoryUnregisterRequest*,
-      inference::SystemSharedMemoryUnregisterResponse*) override;
+  Reactor* SystemSharedMemoryUnregister(Context*,
+                                        const inference::SystemSharedMemoryUnregisterRequest*,
+                                        inference::SystemSharedMemoryUnregisterResponse*) override;
   Reactor* CudaSharedMemoryStatus(Context*, const inference::CudaSharedMemoryStatusRequest*,
                                   inference::CudaSharedMemoryStatusResponse*) override;
   Reactor* CudaSharedMemoryRegister(Context*, const inference::CudaSharedMemoryRegisterRequest*,

@@ -15,8 +15,8 @@ constexpr int kLookaheadBytes = 16 << 20;
 Result<std::unique_ptr<GrpcServer>> GrpcServer::start(InferenceService& service,
                                                       const GrpcOptions& options, const Log& log) {
   std::unique_ptr<GrpcServer> front(new GrpcServer(service));
-  const bool is_ipv6 = options.address.find(':') != std::string::npos &&
-                       !options.address.starts_with('[');
+  const bool is_ipv6 =
+      options.address.find(':') != std::string::npos && !options.address.starts_with('[');
   const std::string host = is_ipv6 ? str_cat("[", options.address, "]") : options.address;
 
   grpc::ServerBuilder builder;
@@ -26,7 +26,8 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(InferenceService& service,
   builder.SetMaxSendMessageSize(std::numeric_limits<std::int32_t>::max());
   // Two servers on one port would each get some of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // Tensors, not chat: let a message come in few large frames, and much of it before it is asked for.
+  // Tensors, not chat: let a message come in few large frames, and much of it before it is asked
+  // for.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kLookaheadBytes);

@@ -48,11 +48,12 @@ Result<std::vector<std::string>> list_model_names(const std::vector<std::string>
   std::set<std::string> names;
   for (const std::string& repository : repositories) {
     TUTTI_RETURN_IF_ERROR(for_each_folder(repository, [&](const fs::path& path) {
-      std::string name = path.filename().string();
-      // "..." is a legal model name although it begins like a hidden folder.
-      const bool is_hidden = name.front() == '.' && name.find_first_not_of('.') != std::string::npos;
-      if (!is_hidden) names.insert(std::move(name));
-    }).with_context("model repository"));
+                            std::string name = path.filename().string();
+                            // "..." is a legal model name although it begins like a hidden folder.
+                            const bool is_hidden = name.front() == '.' &&
+                                                   name.find_first_not_of('.') != std::string::npos;
+                            if (!is_hidden) names.insert(std::move(name));
+                          }).with_context("model repository"));
   }
   return std::vector<std::string>(names.begin(), names.end());
 }

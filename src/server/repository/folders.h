@@ -25,7 +25,8 @@ struct ModelFolder {
 Result<ModelFolder> find_model_folder(const std::vector<std::string>& repositories,
                                       const std::string& name);
 
-// Names of all folders below the repositories, sorted, each once. Hidden ones (".git") are no models.
+// Names of all folders below the repositories, sorted, each once. Hidden ones (".git") are no
+// models.
 Result<std::vector<std::string>> list_model_names(const std::vector<std::string>& repositories);
 
 // config.pbtxt of the folder, or an absent one.

@@ -2,8 +2,8 @@
 //
 //   unavailable --load--> loading --loaded--> ready --unload--> unloading --unloaded--> unavailable
 //                         loading --failed--> unavailable
-//                         ready --load--> ready   (a reload: the old one serves until the new one can)
-//                         ready --loaded / failed--> ready
+//                         ready --load--> ready   (a reload: the old one serves until the new one
+//                         can) ready --loaded / failed--> ready
 #pragma once
 
 #include <optional>

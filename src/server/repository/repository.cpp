@@ -21,8 +21,8 @@ Status ModelRepository::start() {
                       std::find(wanted.begin(), wanted.end(), "*") != wanted.end();
   // Listing checks the folders even when nothing is to be loaded yet.
   TUTTI_ASSIGN_OR_RETURN(const auto on_disk, list_model_names(options_.paths));
-  const std::set<std::string> names = is_all ? std::set(on_disk.begin(), on_disk.end())
-                                             : std::set(wanted.begin(), wanted.end());
+  const std::set<std::string> names =
+      is_all ? std::set(on_disk.begin(), on_disk.end()) : std::set(wanted.begin(), wanted.end());
   std::string failures;
   for (const std::string& name : names) {
     const Status status = load_locked(name);
@@ -53,9 +53,8 @@ Status ModelRepository::load_locked(const std::string& name) {
   log_->info("loading model '{}'", printable(name));
   Result<LoadedModels> fresh = load_versions(name);
   if (!fresh.ok()) {
-    const Status status =
-        Status(StatusCode::kInternal, fresh.status().message())
-            .with_context(str_cat("failed to load '", printable(name), "'"));
+    const Status status = Status(StatusCode::kInternal, fresh.status().message())
+                              .with_context(str_cat("failed to load '", printable(name), "'"));
     log_->error("{}", printable(status.message()));
     return status;
   }

@@ -46,15 +46,15 @@ class ModelRepository {
   // Loads what the control mode asks for. An error names each model that failed; the others serve.
   Status start();
 
-  // (Re)loads a model from its folder: new versions are made first, then swapped in, then those they
-  // replace are drained. When any version fails, all that were serving go on.
-  // UNAVAILABLE when the control mode forbids it, INTERNAL "failed to load ..." with the cause.
+  // (Re)loads a model from its folder: new versions are made first, then swapped in, then those
+  // they replace are drained. When any version fails, all that were serving go on. UNAVAILABLE when
+  // the control mode forbids it, INTERNAL "failed to load ..." with the cause.
   Status load(const std::string& name);
   // Drains and drops all versions. NOT_FOUND for a model that was never loaded.
   Status unload(const std::string& name);
 
-  // version "": the newest that is ready. Errors are Triton's: NOT_FOUND "Request for unknown model:
-  // 'x' is not found", UNAVAILABLE "... has no available versions".
+  // version "": the newest that is ready. Errors are Triton's: NOT_FOUND "Request for unknown
+  // model: 'x' is not found", UNAVAILABLE "... has no available versions".
   Result<std::shared_ptr<LoadedModel>> find(const std::string& name,
                                             std::string_view version) const;
   // Ready versions: of one model and version, of one model ("" version), of all ("" name).
@@ -92,11 +92,11 @@ class ModelRepository {
   const RepositoryOptions options_;
   const std::shared_ptr<ModelLoader> loader_;
   const Log log_;
-  std::mutex control_mutex_;             // held by load, unload, start, shutdown throughout
+  std::mutex control_mutex_;  // held by load, unload, start, shutdown throughout
   mutable std::shared_mutex mutex_;
-  std::map<std::string, Versions> models_;              // under mutex_
-  std::map<std::string, std::string> failed_;           // under mutex_: loads that found no version, why
-  bool is_shut_down_ = false;                           // under mutex_
+  std::map<std::string, Versions> models_;     // under mutex_
+  std::map<std::string, std::string> failed_;  // under mutex_: loads that found no version, why
+  bool is_shut_down_ = false;                  // under mutex_
 };
 
 }  // namespace tutti::server

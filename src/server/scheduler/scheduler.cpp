@@ -51,9 +51,8 @@ Status Scheduler::enqueue(const PendingPtr& request, bool* is_stopped) {
   // Before the request can be taken, since from then on it is another thread's. One that is
   // cancelled already finds nothing to remove here and is refused when its turn comes.
   if (request->request.cancel.stop_possible()) {
-    request->on_cancel.emplace(
-        request->request.cancel,
-        [this, raw = request.get()] { cancel(raw); });
+    request->on_cancel.emplace(request->request.cancel,
+                               [this, raw = request.get()] { cancel(raw); });
   }
   {
     const std::lock_guard lock(mutex_);
@@ -69,8 +68,8 @@ Status Scheduler::enqueue(const PendingPtr& request, bool* is_stopped) {
   return Status();
 }
 
-// Runs inside the request's stop callback, which the request waits for before it goes; so the pointer
-// is good, and the scheduler cannot have stopped.
+// Runs inside the request's stop callback, which the request waits for before it goes; so the
+// pointer is good, and the scheduler cannot have stopped.
 void Scheduler::cancel(const PendingRequest* request) {
   PendingPtr pending;
   {

@@ -68,7 +68,8 @@ constexpr BadConfig kBad[] = {
     {"input [ { data_type: TYPE_FP32 dims: [8] } ]", "input[0].name: is empty"},
     {"output [ { name: 'y' data_type: TYPE_FP16 dims: [-2, 8] } ]", "output[0].dims[0]: -2 of 'y'"},
     {"output [ { name: 'y' data_type: TYPE_FP16 dims: [-1, 8] },"
-     "         { name: 'y' data_type: TYPE_FP16 dims: [-1, 8] } ]", "output[1].name: 'y' is there twice"},
+     "         { name: 'y' data_type: TYPE_FP16 dims: [-1, 8] } ]",
+     "output[1].name: 'y' is there twice"},
     {"output [ { name: 'z' data_type: TYPE_FP16 dims: [-1, 8] } ]",
      "output[0].name: the model has no output 'z', it has 'y'"},
     {"input [ { name: 'x' data_type: TYPE_FP32 dims: [-1, 8] } ]",
@@ -78,7 +79,8 @@ constexpr BadConfig kBad[] = {
     {"output [ { name: 'y' data_type: TYPE_FP16 dims: [-1, 9] } ]",
      "output[0].dims: [-1, 9] of 'y' differs from the model's [-1, 8] at dimension 1"},
     {"output [ { name: 'y' data_type: TYPE_FP16 dims: [-1, -1] } ]", "at dimension 1"},
-    {"output [ { name: 'y' data_type: TYPE_FP16 dims: [8] } ]", "has rank 1, the model has [-1, 8]"},
+    {"output [ { name: 'y' data_type: TYPE_FP16 dims: [8] } ]",
+     "has rank 1, the model has [-1, 8]"},
     {"max_batch_size: 4 output [ { name: 'y' data_type: TYPE_FP16 dims: [-1, 8] } ]",
      "[-1, -1, 8] (batch first) of 'y' has rank 3"},
     // Instance groups.
@@ -172,7 +174,8 @@ TEST(Devices, ListIsParsedStrictly) {
 }
 
 TEST(Devices, IdsAreCheckedAgainstTheGpusOfAMachineThatHasSome) {
-  EXPECT_THAT(check(multi_device("0,2"), model(2), 2).message(), HasSubstr("device 2 does not exist"));
+  EXPECT_THAT(check(multi_device("0,2"), model(2), 2).message(),
+              HasSubstr("device 2 does not exist"));
   EXPECT_TRUE(check(multi_device("0,1"), model(2), 2).ok());
 }
 
@@ -229,8 +232,9 @@ TEST(CheckConfigFile, TuningThatDoesNothingHereIsAWarning) {
       "dynamic_batching { max_queue_delay_microseconds: 100 }\n"
       "response_cache { enable: true }");
   EXPECT_TRUE(check_config_file(file, "m", kKnown, {"cpu", 0}, &warnings).ok());
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":2: dynamic_batching"),
-                                    HasSubstr(":3: response_cache.enable")));
+  EXPECT_THAT(warnings,
+              ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":2: dynamic_batching"),
+                          HasSubstr(":3: response_cache.enable")));
 }
 
 }  // namespace

@@ -54,29 +54,77 @@ struct TypedCase {
 TEST(DecodeRequest, TypedContentsOfEveryKindBecomeTheirBytes) {
   using C = InferTensorContents;
   const TypedCase cases[] = {
-      {"BOOL", [](C* c) { c->add_bool_contents(true); c->add_bool_contents(false); },
+      {"BOOL",
+       [](C* c) {
+         c->add_bool_contents(true);
+         c->add_bool_contents(false);
+       },
        std::string("\1\0", 2)},
-      {"INT8", [](C* c) { c->add_int_contents(-128); c->add_int_contents(127); },
+      {"INT8",
+       [](C* c) {
+         c->add_int_contents(-128);
+         c->add_int_contents(127);
+       },
        raw<std::int8_t>({-128, 127})},
-      {"INT16", [](C* c) { c->add_int_contents(-32768); c->add_int_contents(5); },
+      {"INT16",
+       [](C* c) {
+         c->add_int_contents(-32768);
+         c->add_int_contents(5);
+       },
        raw<std::int16_t>({-32768, 5})},
-      {"INT32", [](C* c) { c->add_int_contents(-7); c->add_int_contents(1 << 30); },
+      {"INT32",
+       [](C* c) {
+         c->add_int_contents(-7);
+         c->add_int_contents(1 << 30);
+       },
        raw<std::int32_t>({-7, 1 << 30})},
-      {"INT64", [](C* c) { c->add_int64_contents(-7); c->add_int64_contents(1LL << 60); },
+      {"INT64",
+       [](C* c) {
+         c->add_int64_contents(-7);
+         c->add_int64_contents(1LL << 60);
+       },
        raw<std::int64_t>({-7, 1LL << 60})},
-      {"UINT8", [](C* c) { c->add_uint_contents(255); c->add_uint_contents(0); },
+      {"UINT8",
+       [](C* c) {
+         c->add_uint_contents(255);
+         c->add_uint_contents(0);
+       },
        raw<std::uint8_t>({255, 0})},
-      {"UINT16", [](C* c) { c->add_uint_contents(65535); c->add_uint_contents(1); },
+      {"UINT16",
+       [](C* c) {
+         c->add_uint_contents(65535);
+         c->add_uint_contents(1);
+       },
        raw<std::uint16_t>({65535, 1})},
-      {"UINT32", [](C* c) { c->add_uint_contents(4000000000U); c->add_uint_contents(1); },
+      {"UINT32",
+       [](C* c) {
+         c->add_uint_contents(4000000000U);
+         c->add_uint_contents(1);
+       },
        raw<std::uint32_t>({4000000000U, 1})},
-      {"UINT64", [](C* c) { c->add_uint64_contents(~0ULL); c->add_uint64_contents(1); },
+      {"UINT64",
+       [](C* c) {
+         c->add_uint64_contents(~0ULL);
+         c->add_uint64_contents(1);
+       },
        raw<std::uint64_t>({~0ULL, 1})},
-      {"FP32", [](C* c) { c->add_fp32_contents(1.5F); c->add_fp32_contents(-2); },
+      {"FP32",
+       [](C* c) {
+         c->add_fp32_contents(1.5F);
+         c->add_fp32_contents(-2);
+       },
        raw<float>({1.5F, -2})},
-      {"FP64", [](C* c) { c->add_fp64_contents(1.5); c->add_fp64_contents(-2); },
+      {"FP64",
+       [](C* c) {
+         c->add_fp64_contents(1.5);
+         c->add_fp64_contents(-2);
+       },
        raw<double>({1.5, -2})},
-      {"BYTES", [](C* c) { c->add_bytes_contents("ab"); c->add_bytes_contents(""); },
+      {"BYTES",
+       [](C* c) {
+         c->add_bytes_contents("ab");
+         c->add_bytes_contents("");
+       },
        test::bytes_tensor({"ab", ""})},
   };
   for (const TypedCase& one : cases) {
@@ -120,8 +168,7 @@ TEST(DecodeRequest, ContentsOfAnotherKindAreRefused) {
 }
 
 TEST(DecodeRequest, ValuesOutsideTheirTypeAreRefused) {
-  for (const auto& [datatype, value] :
-       {std::pair("INT8", 128), {"INT8", -129}, {"INT16", 32768}}) {
+  for (const auto& [datatype, value] : {std::pair("INT8", 128), {"INT8", -129}, {"INT16", 32768}}) {
     ModelInferRequest message = request_of(datatype);
     message.mutable_inputs(0)->mutable_contents()->add_int_contents(value);
     expect_refused(message, str_cat("input 'x': element 0 is ", value, ", outside ", datatype));
@@ -132,7 +179,8 @@ TEST(DecodeRequest, ValuesOutsideTheirTypeAreRefused) {
 }
 
 TEST(DecodeRequest, UnknownDatatypeIsRefused) {
-  expect_refused(request_of("FLOAT\n"), "input 'x': unknown datatype 'FLOAT\\x0a', expected one of");
+  expect_refused(request_of("FLOAT\n"),
+                 "input 'x': unknown datatype 'FLOAT\\x0a', expected one of");
   expect_refused(request_of(""), "unknown datatype ''");
 }
 

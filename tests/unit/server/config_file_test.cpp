@@ -16,7 +16,8 @@ TEST(ConfigFile, ReadsTritonsTextFormat) {
     input [ { name: "latents" data_type: TYPE_FP32 dims: [ 16, -1 ] } ]
     instance_group [ { kind: KIND_MODEL count: 1 } ]
     parameters { key: "enable_multi_device" value: { string_value: "true" } }
-  )", "config.pbtxt");
+  )",
+                                      "config.pbtxt");
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ(file->config().name(), "clips");
   EXPECT_EQ(file->config().input(0).dims(1), -1);
@@ -68,7 +69,8 @@ TEST(ConfigFile, ErrorsAboutFieldsNameTheirLine) {
   EXPECT_EQ(file->location("input[0].data_type"), "c:2");
   EXPECT_EQ(file->location("parameters[\"two\"]"), "c:9");
   EXPECT_EQ(file->location("max_batch_size"), "c");
-  EXPECT_EQ(ConfigFile::parse("\nparameters { key: 'k' }", "c")->location("parameters[\"k\"]"), "c:2");
+  EXPECT_EQ(ConfigFile::parse("\nparameters { key: 'k' }", "c")->location("parameters[\"k\"]"),
+            "c:2");
   EXPECT_EQ(file->error("input[0].data_type", "is absent").message(),
             "c:2: input[0].data_type: is absent");
 }

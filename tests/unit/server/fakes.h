@@ -65,6 +65,9 @@ class IdentityModel : public ServableModel {
                          std::function<Status()> verdict = nullptr)
       : gate_(std::move(gate)), verdict_(std::move(verdict)) {}
 
+  // A model whose requests fail is as one whose rank group could not be rebuilt.
+  bool is_ready() const override { return verdict_ == nullptr; }
+
   Result<InferResult> infer(const InferRequest& request,
                             const std::shared_ptr<OutputSink>& sink) override {
     InferResult result;
@@ -88,8 +91,8 @@ class IdentityModel : public ServableModel {
 };
 
 // Opens files whose text is "identity", "string" (BYTES), "failing" (every request fails), "gated"
-// (requests wait for `gate`), "ranks N", or anything else, which does not load. The first three take
-// x: [-1, 4] (FP32, BYTES for "string") and give y.
+// (requests wait for `gate`), "ranks N", or anything else, which does not load. The first three
+// take x: [-1, 4] (FP32, BYTES for "string") and give y.
 class FakeBackend : public ModelBackend {
  public:
   explicit FakeBackend(std::shared_ptr<Gate> gate = nullptr) : gate_(std::move(gate)) {}

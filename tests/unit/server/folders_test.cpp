@@ -71,10 +71,14 @@ TEST(ModelState, OnlyTheTransitionsOfTheTableHappen) {
   using S = ModelState;
   using E = ModelEvent;
   const std::map<std::pair<S, E>, S> legal = {
-      {{S::kUnavailable, E::kLoad}, S::kLoading},   {{S::kLoading, E::kLoaded}, S::kReady},
-      {{S::kLoading, E::kFailed}, S::kUnavailable}, {{S::kReady, E::kLoad}, S::kReady},
-      {{S::kReady, E::kLoaded}, S::kReady},         {{S::kReady, E::kFailed}, S::kReady},
-      {{S::kReady, E::kUnload}, S::kUnloading},     {{S::kUnloading, E::kUnloaded}, S::kUnavailable},
+      {{S::kUnavailable, E::kLoad}, S::kLoading},
+      {{S::kLoading, E::kLoaded}, S::kReady},
+      {{S::kLoading, E::kFailed}, S::kUnavailable},
+      {{S::kReady, E::kLoad}, S::kReady},
+      {{S::kReady, E::kLoaded}, S::kReady},
+      {{S::kReady, E::kFailed}, S::kReady},
+      {{S::kReady, E::kUnload}, S::kUnloading},
+      {{S::kUnloading, E::kUnloaded}, S::kUnavailable},
   };
   for (const S state : {S::kUnavailable, S::kLoading, S::kReady, S::kUnloading}) {
     for (const E event : {E::kLoad, E::kLoaded, E::kFailed, E::kUnload, E::kUnloaded}) {

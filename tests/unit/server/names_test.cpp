@@ -21,7 +21,8 @@ TEST(RequestVersion, IsDigitsOnly) {
   EXPECT_EQ(*parse_request_version(""), 0);
   EXPECT_EQ(*parse_request_version("12"), 12);
   EXPECT_EQ(*parse_request_version("9223372036854775807"), 9223372036854775807);
-  for (const char* text : {"-1", "+1", "1.0", "abc", " 1", "1 ", "0", "9223372036854775808", "0x1"}) {
+  for (const char* text :
+       {"-1", "+1", "1.0", "abc", " 1", "1 ", "0", "9223372036854775808", "0x1"}) {
     EXPECT_EQ(parse_request_version(text).status().code(), StatusCode::kInvalidArgument) << text;
   }
 }

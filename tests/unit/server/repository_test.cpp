@@ -20,8 +20,7 @@ using ::testing::HasSubstr;
 
 class RepositoryTest : public ::testing::Test {
  protected:
-  std::unique_ptr<ModelRepository> make(ControlMode mode,
-                                        std::vector<std::string> startup = {}) {
+  std::unique_ptr<ModelRepository> make(ControlMode mode, std::vector<std::string> startup = {}) {
     std::vector<std::unique_ptr<ModelBackend>> backends;
     backends.push_back(std::make_unique<FakeBackend>(gate_));
     auto loader = std::make_shared<BackendLoader>(std::move(backends), 100, make_silent_log());
@@ -30,7 +29,8 @@ class RepositoryTest : public ::testing::Test {
   }
 
   // "name:version:state", and the reason where there is one.
-  static std::vector<std::string> index(const ModelRepository& repository, bool only_ready = false) {
+  static std::vector<std::string> index(const ModelRepository& repository,
+                                        bool only_ready = false) {
     const auto entries = repository.index(only_ready);
     EXPECT_TRUE(entries.ok()) << entries.status().message();
     std::vector<std::string> lines;
@@ -253,8 +253,9 @@ TEST_F(RepositoryTest, PlanOfOtherSizeThanItsDeviceListIsRefusedAtLoad) {
                 "parameters { key: 'multi_device_gpus' value: { string_value: '0,1' } }\n");
   const auto repository = make(ControlMode::kNone);
   const Status status = repository->start();
-  EXPECT_THAT(status.message(), HasSubstr("config.pbtxt:3: parameters[\"multi_device_gpus\"]: names "
-                                          "2 devices, but the plan was compiled for 4 ranks"));
+  EXPECT_THAT(status.message(),
+              HasSubstr("config.pbtxt:3: parameters[\"multi_device_gpus\"]: names "
+                        "2 devices, but the plan was compiled for 4 ranks"));
 }
 
 TEST_F(RepositoryTest, ShutdownAnswersNothingMore) {

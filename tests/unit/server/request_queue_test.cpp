@@ -5,9 +5,9 @@
 namespace tutti::server {
 namespace {
 
+using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using std::chrono::milliseconds;
 
 TimePoint at(int ms) { return TimePoint() + milliseconds(ms); }
 
@@ -43,7 +43,8 @@ TEST(RequestQueue, RefusesWhatIsAboveItsCapacityAndTakesAgainAfterwards) {
 
 TEST(RequestQueue, GivesUpWhatIsPastItsDeadlineEarliestFirst) {
   RequestQueue queue(10);
-  const auto late = request(at(30)), early = request(at(10)), never = request(), mid = request(at(20));
+  const auto late = request(at(30)), early = request(at(10)), never = request(),
+             mid = request(at(20));
   for (const auto& one : {late, early, never, mid}) ASSERT_TRUE(queue.push(one).ok());
   EXPECT_EQ(queue.next_deadline(), at(10));
   EXPECT_THAT(queue.take_expired(at(9)), IsEmpty());

@@ -21,7 +21,8 @@ class ThrowingModel : public ServableModel {
   }
 };
 
-std::vector<std::unique_ptr<ServableModel>> gated(const std::shared_ptr<Gate>& gate, int count = 1) {
+std::vector<std::unique_ptr<ServableModel>> gated(const std::shared_ptr<Gate>& gate,
+                                                  int count = 1) {
   std::vector<std::unique_ptr<ServableModel>> models;
   for (int i = 0; i < count; ++i) models.push_back(std::make_unique<IdentityModel>(gate));
   return models;

@@ -11,8 +11,7 @@ TimePoint at(int ns) { return TimePoint() + nanoseconds(ns); }
 
 RequestTimes times(int start) {
   // 1 at the door, 2 in the queue, 4 input, 8 compute, 16 output: each phase has a sum of its own.
-  return {at(start),      at(start + 1),  at(start + 3),
-          at(start + 7),  at(start + 15), at(start + 31)};
+  return {at(start), at(start + 1), at(start + 3), at(start + 7), at(start + 15), at(start + 31)};
 }
 
 TEST(ModelStatistics, SuccessAddsEachPhaseToItsOwnSum) {
