@@ -168,9 +168,10 @@ void Graph::erase(Node* node) {
 
 void Graph::erase_value(Value* value) {
   by_name_.erase(value->name_);
-  const auto it = std::find_if(values_.begin(), values_.end(),
+  // From the back: what is erased was mostly just made, by folding.
+  const auto it = std::find_if(values_.rbegin(), values_.rend(),
                                [value](const auto& owned) { return owned.get() == value; });
-  values_.erase(it);
+  values_.erase(std::next(it).base());
 }
 
 void Graph::replace_uses(Value* from, Value* to) {

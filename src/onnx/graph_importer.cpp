@@ -1,6 +1,7 @@
 #include "onnx/graph_importer.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "onnx/attribute_proto.h"
 #include "onnx/attribute_reference.h"
@@ -48,7 +49,7 @@ Status GraphImporter::import_main(const onnx::GraphProto& graph, const OpsetVers
   for (const GraphInput& input : inputs) {
     Value* value = input.content ? builder_.constant(*input.content, input.name)
                                  : builder_.graph().add_input(input.name, input.type);
-    named_.insert(value);
+    named_.try_emplace(value, 0);
     if (!scope.values.emplace(input.name, value).second || value->name() != input.name) {
       return invalid_argument("two inputs have the name '", input.name, "'");
     }
@@ -89,7 +90,7 @@ Status GraphImporter::import_initializers(const onnx::GraphProto& graph, Scope* 
     }
     TUTTI_ASSIGN_OR_RETURN(Tensor tensor, tensor_from_proto(proto, files_));
     Value* value = builder_.constant(std::move(tensor), scope->prefix + proto.name());
-    named_.insert(value);
+    named_.try_emplace(value, scope->depth);
     if (proto.name().empty() || !scope->values.emplace(proto.name(), value).second) {
       return invalid_argument("two initializers have the name '", proto.name(), "'");
     }
@@ -164,7 +165,11 @@ Status GraphImporter::bind_outputs(const onnx::NodeProto& node, const std::vecto
     if (!scope->values.emplace(name, value).second) {
       return invalid_argument("output '", name, "' has the name of another value");
     }
-    if (!value->is_input() && named_.insert(value).second) {
+    if (value->is_input()) continue;
+    // What a function or branch returns gets the caller's name.
+    const auto [known, is_new] = named_.try_emplace(value, scope->depth);
+    if (is_new || scope->depth < known->second) {
+      known->second = scope->depth;
       builder_.graph().rename(value, scope->prefix + name);
     }
   }

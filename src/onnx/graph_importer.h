@@ -2,7 +2,7 @@
 #pragma once
 
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -63,7 +63,8 @@ class GraphImporter {
   ExternalFiles* files_;
   std::int64_t num_nodes_ = 0;
   std::vector<const onnx::FunctionProto*> calls_;  // being inlined, outermost first
-  std::unordered_set<const Value*> named_;         // values that bear a name of the model
+  // Values that bear a name of the model, and how deep in calls and branches it was given.
+  std::unordered_map<const Value*, int> named_;
 };
 
 }  // namespace tutti

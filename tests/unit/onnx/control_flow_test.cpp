@@ -144,10 +144,10 @@ TEST_F(ControlFlowTest, FunctionsAreInlinedUnderTheCallersName) {
   EXPECT_EQ(print(*read_ok()),
             "graph @g (%x: f32[2]) {\n"
             "  %first/s: f32[2] = Add(%x, %x) @first/inner\n"
-            "  %first/r: f32[2] = Add(%first/s, %x) @first/r\n"
-            "  %second/s: f32[2] = Add(%first/r, %x) @second/inner\n"
-            "  %second/r: f32[2] = Add(%second/s, %x) @second/r\n"
-            "  return %second/r as y\n"
+            "  %t: f32[2] = Add(%first/s, %x) @first/r\n"
+            "  %second/s: f32[2] = Add(%t, %x) @second/inner\n"
+            "  %y: f32[2] = Add(%second/s, %x) @second/r\n"
+            "  return %y\n"
             "}\n");
 }
 
