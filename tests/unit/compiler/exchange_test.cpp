@@ -131,21 +131,18 @@ std::int64_t lacking_elements(std::int64_t rows, std::int64_t columns, int ranks
                               std::int64_t from_units, std::int64_t to_units,
                               std::int64_t replicas) {
   std::int64_t count = 0;
-  const auto owners = [&](std::int64_t index, std::int64_t size, std::int64_t units,
-                          std::int64_t copies, int rank) {
+  const auto holds = [&](std::int64_t index, std::int64_t size, std::int64_t units,
+                         std::int64_t copies, int rank) {
     const std::int64_t unit = index / (size / units);
-    std::int64_t held = 0;
-    for (std::int64_t stand = unit * copies; stand < (unit + 1) * copies; ++stand) {
-      const std::int64_t first = part_offset(units * copies, ranks, rank);
-      held += stand >= first && stand < first + part_size(units * copies, ranks, rank) ? 1 : 0;
-    }
-    return held;
+    const std::int64_t first = part_offset(units * copies, ranks, rank);
+    const std::int64_t last = first + part_size(units * copies, ranks, rank);
+    return first < (unit + 1) * copies && last > unit * copies && first < last;
   };
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
       for (int rank = 0; rank < ranks; ++rank) {
-        if (owners(i, rows, from_units, 1, rank) > 0) continue;  // the rank has the row itself
-        count += owners(j, columns, to_units, replicas, rank);
+        const bool has_row = holds(i, rows, from_units, 1, rank);
+        count += !has_row && holds(j, columns, to_units, replicas, rank) ? 1 : 0;
       }
     }
   }

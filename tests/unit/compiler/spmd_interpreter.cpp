@@ -181,7 +181,8 @@ Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh, const S
         for (int p = 0; p < ranks; ++p) {
           for (int q = 0; q < ranks; ++q) {
             if (p == q) continue;
-            const auto needed = units_of_rank(to->units, to->replicas, ranks, q).size();
+            const auto held = units_of_rank(to->units, to->replicas, ranks, q);
+            const auto needed = std::set<std::int64_t>(held.begin(), held.end()).size();
             moved_bytes_ +=
                 static_cast<std::int64_t>(pieces[static_cast<std::size_t>(p)].byte_size() /
                                           static_cast<std::size_t>(to->units) * needed);
