@@ -34,6 +34,8 @@ function(tutti_unit_tests folder)
   endif()
   set(target unit_${folder})
   add_executable(${target} ${sources})
+  # Tests are compiled more often than run.
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_link_libraries(${target} PRIVATE
     tutti_flags ${ARG_LIBRARIES} tutti_test_support GTest::gmock GTest::gtest_main)
   add_test(NAME ${target} COMMAND ${target} --gtest_brief=1
