@@ -48,8 +48,6 @@ bool is_floating(DType dtype) {
          dtype == DType::kBFloat16;
 }
 
-bool is_integer(DType dtype) {
-  return dtype >= DType::kInt8 && dtype <= DType::kUInt64;
-}
+bool is_integer(DType dtype) { return dtype >= DType::kInt8 && dtype <= DType::kUInt64; }
 
 }  // namespace tutti

@@ -27,9 +27,7 @@ void append(std::string& out, T piece) {
 // Anything with a to_string() member: Dim, Shape, Layout, Status.
 template <class T>
   requires requires(const T& t) { t.to_string(); }
-void append(std::string& out, const T& piece) {
-  out.append(piece.to_string());
-}
+void append(std::string& out, const T& piece) { out.append(piece.to_string()); }
 // [a, b, c]
 template <class T>
 void append(std::string& out, const std::vector<T>& pieces) {

@@ -18,9 +18,8 @@ Result<Tensor> Tensor::allocate(DType dtype, Dims dims) {
   Tensor tensor;
   tensor.desc_ = {dtype, std::move(dims)};
   tensor.data_ = static_cast<const std::byte*>(memory);
-  tensor.owner_ = std::shared_ptr<const void>(memory, [](const void* p) {
-    std::free(const_cast<void*>(p));
-  });
+  tensor.owner_ =
+      std::shared_ptr<const void>(memory, [](const void* p) { std::free(const_cast<void*>(p)); });
   return tensor;
 }
 

@@ -20,8 +20,8 @@ namespace tutti {
 // A box of bytes inside a buffer: `sizes` counts (outermost first), `strides` in bytes, and
 // `run` contiguous bytes at each position. An empty box has a 0 among its sizes or run == 0.
 struct Region {
-  int buffer = 0;           // index into the pointers given to exchange()
-  std::size_t offset = 0;   // bytes
+  int buffer = 0;          // index into the pointers given to exchange()
+  std::size_t offset = 0;  // bytes
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;
   std::int64_t run = 0;

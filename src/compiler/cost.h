@@ -13,8 +13,8 @@ Dim node_flops(const Node& node);
 Dim exchange_sent_bytes(const Node& node);
 
 // `units` units stand `replicas` times in a row and are shared out over `ranks` ranks as in Split:
-// how many different ones the ranks other than `rank` hold, counted once for each rank. What travels
-// to a rank travels once, however often the rank stores it.
+// how many different ones the ranks other than `rank` hold, counted once for each rank. What
+// travels to a rank travels once, however often the rank stores it.
 Dim units_held_elsewhere(const Dim& units, std::int64_t replicas, std::int64_t ranks,
                          const Dim& rank);
 

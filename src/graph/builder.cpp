@@ -10,11 +10,12 @@ bool may_fold(const Node& node) { return !node.op().is_exchange; }
 
 Status check_arity(const OpDef& op, std::size_t inputs, std::size_t outputs) {
   const auto at_least = static_cast<std::size_t>(op.min_inputs);
-  const bool too_many = op.max_inputs != kVariadic && inputs > static_cast<std::size_t>(op.max_inputs);
+  const bool too_many =
+      op.max_inputs != kVariadic && inputs > static_cast<std::size_t>(op.max_inputs);
   if (inputs < at_least || too_many) {
-    return invalid_argument("has ", inputs, " inputs, expected ", op.min_inputs,
-                            op.max_inputs == kVariadic ? std::string(" or more")
-                                                       : str_cat(" to ", op.max_inputs));
+    return invalid_argument(
+        "has ", inputs, " inputs, expected ", op.min_inputs,
+        op.max_inputs == kVariadic ? std::string(" or more") : str_cat(" to ", op.max_inputs));
   }
   if (op.num_outputs != kVariadic && outputs != static_cast<std::size_t>(op.num_outputs)) {
     return invalid_argument("has ", outputs, " outputs, expected ", op.num_outputs);
@@ -55,8 +56,7 @@ std::vector<Value*> GraphBuilder::ops(std::string_view type, std::vector<Value*>
       return fail_node(invalid_argument("input ", i, " is missing"));
     }
   }
-  if (const Status status =
-          check_arity(*def, inputs.size(), static_cast<std::size_t>(num_outputs));
+  if (const Status status = check_arity(*def, inputs.size(), static_cast<std::size_t>(num_outputs));
       !status.ok()) {
     return fail_node(status);
   }
@@ -64,9 +64,9 @@ std::vector<Value*> GraphBuilder::ops(std::string_view type, std::vector<Value*>
     return fail_node(status);
   }
   // Inference reads the node, so the node comes first, with untyped outputs.
-  Node* node = graph_->add_node(*def, name_, std::move(inputs), std::move(attributes),
-                                std::vector<TensorType>(static_cast<std::size_t>(num_outputs)),
-                                before_);
+  Node* node =
+      graph_->add_node(*def, name_, std::move(inputs), std::move(attributes),
+                       std::vector<TensorType>(static_cast<std::size_t>(num_outputs)), before_);
   const auto types = def->infer(*node, num_outputs);
   if (!types.ok()) {
     graph_->erase(node);

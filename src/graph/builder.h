@@ -1,4 +1,5 @@
-// Makes nodes: checks them, infers their types, folds constants. Every pass that adds nodes uses it.
+// Makes nodes: checks them, infers their types, folds constants. Every pass that adds nodes uses
+// it.
 #pragma once
 
 #include <string>

@@ -17,7 +17,8 @@ class DimParser {
   explicit DimParser(std::string_view text) : text_(text) {}
 
   Result<Dim> parse() {
-    if (text_.size() > kMaxLength) return invalid_argument("size has ", text_.size(), " characters");
+    if (text_.size() > kMaxLength)
+      return invalid_argument("size has ", text_.size(), " characters");
     TUTTI_ASSIGN_OR_RETURN(Dim dim, sum());
     skip_space();
     if (position_ != text_.size()) return error("an operator or the end");
@@ -147,8 +148,8 @@ class DimParser {
         args[1].constant() >= 1) {
       return part(args[0], args[1].constant(), args[2]);
     }
-    return error(str_cat("floordiv, mod, max, min or part, not '", function, "' with ",
-                         args.size(), " arguments"));
+    return error(str_cat("floordiv, mod, max, min or part, not '", function, "' with ", args.size(),
+                         " arguments"));
   }
 
   std::string_view text_;

@@ -129,8 +129,7 @@ void Graph::remove_input(Value* value) {
 }
 
 Node* Graph::add_node(const OpDef& op, std::string_view name, std::vector<Value*> inputs,
-                      AttributeMap attributes, std::vector<TensorType> output_types,
-                      Node* before) {
+                      AttributeMap attributes, std::vector<TensorType> output_types, Node* before) {
   while (!inputs.empty() && inputs.back() == nullptr) inputs.pop_back();
   auto node = std::make_unique<Node>();
   Node* raw = node.get();

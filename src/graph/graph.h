@@ -78,7 +78,7 @@ class Value {
 class Node {
  public:
   const OpDef& op() const { return *op_; }
-  const std::string& type() const;  // op().type
+  const std::string& type() const;                   // op().type
   const std::string& name() const { return name_; }  // of the source node, for messages
 
   // An absent optional input is null. Trailing absent inputs are dropped.

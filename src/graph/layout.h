@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// Dimension `dim` is cut into `units` equal, contiguous units (units divides its size) and each unit
-// stands `replicas` times in a row; the ranks along `axis` hold the balanced pieces (see `part`) of
-// units * replicas. Uneven pieces are real: no rank pads, a rank may hold nothing.
+// Dimension `dim` is cut into `units` equal, contiguous units (units divides its size) and each
+// unit stands `replicas` times in a row; the ranks along `axis` hold the balanced pieces (see
+// `part`) of units * replicas. Uneven pieces are real: no rank pads, a rank may hold nothing.
 // Attention with 4 key/value heads over 8 ranks: units 4, replicas 2, so ranks 0 and 1 hold head 0.
 struct Split {
   int dim = 0;

@@ -25,8 +25,7 @@ bool has_kind(const Attribute& attribute, AttributeKind kind) {
     case AttributeKind::kInt: return std::holds_alternative<std::int64_t>(attribute);
     case AttributeKind::kFloat: return std::holds_alternative<double>(attribute);
     case AttributeKind::kString: return std::holds_alternative<std::string>(attribute);
-    case AttributeKind::kInts:
-      return std::holds_alternative<std::vector<std::int64_t>>(attribute);
+    case AttributeKind::kInts: return std::holds_alternative<std::vector<std::int64_t>>(attribute);
     case AttributeKind::kFloats: return std::holds_alternative<std::vector<double>>(attribute);
     case AttributeKind::kStrings:
       return std::holds_alternative<std::vector<std::string>>(attribute);

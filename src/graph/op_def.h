@@ -19,7 +19,7 @@ enum class AttributeKind {
   kInts,
   kFloats,
   kStrings,
-  kDims,    // a list of symbolic sizes (Shape)
+  kDims,  // a list of symbolic sizes (Shape)
   kTensor,
   kGraph,
 };
@@ -36,8 +36,8 @@ struct OpDef {
   std::string type = {};    // "MatMul"
   std::string domain = {};  // "" where form and meaning are ONNX's, "ai.tutti" for our own
   int min_inputs = 1;
-  int max_inputs = 1;  // kVariadic: any number from min_inputs
-  int num_outputs = 1; // kVariadic: the caller says
+  int max_inputs = 1;   // kVariadic: any number from min_inputs
+  int num_outputs = 1;  // kVariadic: the caller says
   std::vector<AttributeSpec> attributes = {};
 
   // Types of the outputs from those of the inputs and the attributes. Required. Checks everything

@@ -1,8 +1,8 @@
 // The core operator Attention: softmax(softcap(scale * q k^T) + mask) v with grouped heads.
 //
-// A query row that may attend to no key gives zeros, as ONNX's Attention does. With is_causal, query
-// i attends to key j iff j <= i + causal_offset; with key_lengths the offset is the key length of
-// the batch element minus the number of queries.
+// A query row that may attend to no key gives zeros, as ONNX's Attention does. With is_causal,
+// query i attends to key j iff j <= i + causal_offset; with key_lengths the offset is the key
+// length of the batch element minus the number of queries.
 #include "ops/attention.h"
 
 #include "ops/common.h"
@@ -57,18 +57,20 @@ Result<std::vector<TensorType>> infer_attention(const Node& node, int /*num_outp
                      node.input(1)->shape()[axes.tokens]};
   if (const Value* mask = node.input(3); mask != nullptr) {
     if (mask->dtype() != DType::kBool && mask->dtype() != q.dtype()) {
-      return invalid_argument("mask is ", mask->type(), "; expected bool or ", dtype_name(q.dtype()));
+      return invalid_argument("mask is ", mask->type(), "; expected bool or ",
+                              dtype_name(q.dtype()));
     }
     const auto shape = broadcast_shapes(scores, mask->shape());
     if (mask->rank() > 4 || !shape.ok() || *shape != scores) {
-      return invalid_argument("mask ", mask->type(), " does not broadcast to [batch, heads, queries, keys] ",
-                              scores);
+      return invalid_argument("mask ", mask->type(),
+                              " does not broadcast to [batch, heads, queries, keys] ", scores);
     }
   }
   if (const Value* lengths = node.input(4); lengths != nullptr) {
     if (lengths->dtype() != DType::kInt64 || lengths->rank() != 1 ||
         surely_differ(lengths->shape()[0], q.shape()[0])) {
-      return invalid_argument("key_lengths is ", lengths->type(), "; expected i64[", q.shape()[0], "]");
+      return invalid_argument("key_lengths is ", lengths->type(), "; expected i64[", q.shape()[0],
+                              "]");
     }
   }
   if (node.attr_dims("causal_offset").size() > 1) {
@@ -76,7 +78,8 @@ Result<std::vector<TensorType>> infer_attention(const Node& node, int /*num_outp
                             "; expected one size");
   }
   if (node.attr_float("softcap") < 0) {
-    return invalid_argument("attribute 'softcap' is ", node.attr_float("softcap"), "; expected 0 or more");
+    return invalid_argument("attribute 'softcap' is ", node.attr_float("softcap"),
+                            "; expected 0 or more");
   }
   Shape shape = q.shape();
   shape[3] = node.input(2)->shape()[3];
@@ -90,7 +93,8 @@ FactorMap attention_factors(const Node& node) {
   const Shape& q = node.input(0)->shape();
   const Shape& k = node.input(1)->shape();
   const bool is_causal = node.attr_int("is_causal") != 0;
-  const auto add = [&map](std::string_view name, const Dim& size, FactorRole role) -> std::vector<int> {
+  const auto add = [&map](std::string_view name, const Dim& size,
+                          FactorRole role) -> std::vector<int> {
     if (size.is(1)) return {};
     return {map.add(std::string(name), size, role)};
   };
@@ -110,8 +114,8 @@ FactorMap attention_factors(const Node& node) {
   const auto t = add("t", k[axes.tokens], FactorRole::kWhole);
   const auto d = add("d", q[3], FactorRole::kWhole);
   const auto e = add("e", node.output()->shape()[3], FactorRole::kWhole);
-  const auto fill = [&](DimFactors* row, const std::vector<int>& head, const std::vector<int>& token,
-                        const std::vector<int>& last) {
+  const auto fill = [&](DimFactors* row, const std::vector<int>& head,
+                        const std::vector<int>& token, const std::vector<int>& last) {
     (*row)[0] = b;
     (*row)[axes.heads] = head;
     (*row)[axes.tokens] = token;

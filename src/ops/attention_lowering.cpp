@@ -1,5 +1,5 @@
-// ONNX's Attention (opset 23 and 24). Inputs of rank 3 are [b, s, h * d] and keep that order (layout
-// bshd) where nothing else needs heads in front; inputs of rank 4 are [b, h, s, d].
+// ONNX's Attention (opset 23 and 24). Inputs of rank 3 are [b, s, h * d] and keep that order
+// (layout bshd) where nothing else needs heads in front; inputs of rank 4 are [b, h, s, d].
 #include <cmath>
 #include <limits>
 
@@ -24,13 +24,13 @@ Result<Value*> split_heads(LoweringContext& c, std::size_t i, std::string_view a
   Value* x = c.input(i);
   const std::int64_t heads = c.attr_int(attribute, 0);
   if (heads < 1) {
-    return invalid_argument("attribute '", attribute, "' is ", heads, "; input ", i, ", ", x->type(),
-                            ", needs the number of its heads");
+    return invalid_argument("attribute '", attribute, "' is ", heads, "; input ", i, ", ",
+                            x->type(), ", needs the number of its heads");
   }
   const std::optional<Dim> size = exact_div(x->shape()[2], Dim(heads));
   if (!size) {
-    return invalid_argument("input ", i, " is ", x->type(), ", which attribute '", attribute, "' = ",
-                            heads, " does not divide");
+    return invalid_argument("input ", i, " is ", x->type(), ", which attribute '", attribute,
+                            "' = ", heads, " does not divide");
   }
   return c.b.reshape(x, {x->shape()[0], x->shape()[1], Dim(heads), *size});
 }
@@ -112,7 +112,8 @@ Value* causal_mask(GraphBuilder& b, const Dim& queries, const Dim& keys, const D
 Result<Value*> scores_output(LoweringContext& c, const Operands& o, Value* mask, double scale,
                              double softcap) {
   const std::int64_t mode = c.attr_int("qk_matmul_output_mode", 0);
-  if (mode < 0 || mode > 3) return invalid_argument("attribute ", mode_name(mode), "; expected 0 to 3");
+  if (mode < 0 || mode > 3)
+    return invalid_argument("attribute ", mode_name(mode), "; expected 0 to 3");
   if (c.input(6) != nullptr && mode >= 2) {
     return unimplemented("output qk_matmul_output with nonpad_kv_seqlen and ", mode_name(mode),
                          "; modes 0 and 1 are supported");
@@ -193,8 +194,8 @@ void register_attention_lowerings(LoweringRegistry* lowerings) {
   lowerings->add({.domain = "",
                   .op_type = "Attention",
                   .since_opset = 23,
-                  .attributes = {"is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode",
-                                 "scale", "softcap", "softmax_precision"},
+                  .attributes = {"is_causal", "kv_num_heads", "q_num_heads",
+                                 "qk_matmul_output_mode", "scale", "softcap", "softmax_precision"},
                   .lower = lower_attention});
 }
 

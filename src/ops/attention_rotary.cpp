@@ -10,13 +10,15 @@ Result<Value*> read_cache(LoweringContext& c, std::size_t i, const Dim& half, bo
   Value* cache = c.input(i);
   if (Value* positions = c.input(3); positions != nullptr) {
     if (cache->rank() != 2) {
-      return invalid_argument("input ", i, " is ", cache->type(), "; expected [positions, ", half, "]");
+      return invalid_argument("input ", i, " is ", cache->type(), "; expected [positions, ", half,
+                              "]");
     }
     cache = c.b.op("Gather", {cache, positions}, {{"axis", std::int64_t{0}}});
     TUTTI_RETURN_IF_ERROR(c.b.status());
   }
   if (cache->rank() != 3 || surely_differ(cache->shape()[2], half)) {
-    return invalid_argument("input ", i, " is ", cache->type(), "; expected [batch, tokens, ", half, "]");
+    return invalid_argument("input ", i, " is ", cache->type(), "; expected [batch, tokens, ", half,
+                            "]");
   }
   const Shape& s = cache->shape();
   return is_head_major ? c.b.reshape(cache, {s[0], Dim(1), s[1], s[2]})
@@ -31,8 +33,8 @@ Status lower_rotary(LoweringContext& c) {
     const std::int64_t heads = c.attr_int("num_heads", 0);
     const std::optional<Dim> size = heads < 1 ? std::nullopt : exact_div(x->shape()[2], Dim(heads));
     if (!size) {
-      return invalid_argument("attribute 'num_heads' is ", heads, ", which does not divide input 0, ",
-                              x->type());
+      return invalid_argument("attribute 'num_heads' is ", heads,
+                              ", which does not divide input 0, ", x->type());
     }
     x = c.b.reshape(x, {x->shape()[0], x->shape()[1], Dim(heads), *size});
   } else if (x->rank() != 4) {
@@ -75,7 +77,8 @@ Status lower_rotary(LoweringContext& c) {
                {{"axis", std::int64_t{4}}});
     out = b.reshape(out, rotated_shape);
     if (!rest.is(0)) {
-      out = b.op("Concat", {out, b.slice(x, {3}, {rotated}, {shape[3]})}, {{"axis", std::int64_t{3}}});
+      out = b.op("Concat", {out, b.slice(x, {3}, {rotated}, {shape[3]})},
+                 {{"axis", std::int64_t{3}}});
     }
   } else {
     std::vector<Value*> pieces{real, imaginary};

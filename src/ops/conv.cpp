@@ -17,7 +17,8 @@ Status check_conv_operands(const Node& node) {
                             "; expected a floating-point type or i32");
   }
   if (x.rank() < 3 || x.rank() > 5) {
-    return invalid_argument("input is ", x.type(), "; expected [n, c, ..] with 1 to 3 spatial dimensions");
+    return invalid_argument("input is ", x.type(),
+                            "; expected [n, c, ..] with 1 to 3 spatial dimensions");
   }
   if (w.rank() != x.rank()) {
     return invalid_argument("weight is ", w.type(), "; expected rank ", x.rank());
@@ -27,7 +28,8 @@ Status check_conv_operands(const Node& node) {
 
 Status check_bias(const Node& node, const Dim& channels) {
   const Value* bias = node.input(2);
-  if (bias == nullptr || (bias->rank() == 1 && !surely_differ(bias->shape()[0], channels))) return {};
+  if (bias == nullptr || (bias->rank() == 1 && !surely_differ(bias->shape()[0], channels)))
+    return {};
   return invalid_argument("bias is ", bias->type(), "; expected [", channels, "]");
 }
 
@@ -40,8 +42,8 @@ Result<Window> node_window(const Node& node) {
 
 Status check_output_size(const Dim& size, const Value& x) {
   if (!size.is_constant() || size.constant() >= 0) return {};
-  return invalid_argument("input ", x.type(), " is smaller than the kernel: an output size would be ",
-                          size);
+  return invalid_argument("input ", x.type(),
+                          " is smaller than the kernel: an output size would be ", size);
 }
 
 Result<std::vector<TensorType>> infer_conv(const Node& node, int /*num_outputs*/) {
@@ -90,7 +92,8 @@ Result<std::vector<TensorType>> infer_conv_transpose(const Node& node, int /*num
   Shape shape{x.shape()[0], out_channels};
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
     if (extra[i] < 0) {
-      return invalid_argument("attribute 'output_padding' is ", extra, "; expected no negative number");
+      return invalid_argument("attribute 'output_padding' is ", extra,
+                              "; expected no negative number");
     }
     Dim size = (x.shape()[i + 2] - Dim(1)) * Dim(window.strides[i]) +
                Dim(window.extent(i) + extra[i] - window.pad_sum(i));
@@ -121,7 +124,8 @@ FactorMap conv_factors(const Node& node) {
   }
   if (!x[1].is(1)) {
     const bool may_split = !is_grouped && node.input(2) == nullptr;
-    map.inputs[0][1] = {map.add("c", x[1], may_split ? FactorRole::kReduction : FactorRole::kWhole)};
+    map.inputs[0][1] = {
+        map.add("c", x[1], may_split ? FactorRole::kReduction : FactorRole::kWhole)};
     if (!is_grouped) map.inputs[1][is_transposed ? 0 : 1] = map.inputs[0][1];
   }
   const auto whole = [&map](std::string name, const Dim& size) -> std::vector<int> {

@@ -9,7 +9,8 @@ namespace {
 
 Status check_spatial(const Value& x) {
   if (x.rank() >= 3) return {};
-  return invalid_argument("input 0 is ", x.type(), "; expected [n, c, ..] with a spatial dimension");
+  return invalid_argument("input 0 is ", x.type(),
+                          "; expected [n, c, ..] with a spatial dimension");
 }
 
 // The window of a node whose kernel is the weight's. kernel_shape, where given, must agree.
@@ -51,7 +52,8 @@ Status lower_conv_integer(LoweringContext& c) {
   TUTTI_RETURN_IF_ERROR(require_inputs(c, 2));
   Value* x = c.b.cast(c.input(0), DType::kInt32);
   Value* w = c.b.cast(c.input(1), DType::kInt32);
-  if (Value* zero = c.input(2); zero != nullptr) x = c.b.op("Sub", {x, c.b.cast(zero, DType::kInt32)});
+  if (Value* zero = c.input(2); zero != nullptr)
+    x = c.b.op("Sub", {x, c.b.cast(zero, DType::kInt32)});
   if (Value* zero = c.input(3); zero != nullptr) {
     zero = c.b.cast(zero, DType::kInt32);
     if (zero != nullptr && zero->rank() == 1 && !zero->shape()[0].is(1)) {
@@ -83,10 +85,11 @@ Status lower_conv_transpose(LoweringContext& c) {
   if (extra.empty()) extra.assign(rank, 0);
   std::vector<std::int64_t> output_shape = c.attr_ints("output_shape");
   // Some exporters write batch and channels too.
-  if (output_shape.size() == rank + 2) output_shape.erase(output_shape.begin(), output_shape.begin() + 2);
+  if (output_shape.size() == rank + 2)
+    output_shape.erase(output_shape.begin(), output_shape.begin() + 2);
   if (extra.size() != rank || (!output_shape.empty() && output_shape.size() != rank)) {
-    return invalid_argument("attributes 'output_padding' ", extra, " and 'output_shape' ", output_shape,
-                            ": expected ", rank, " numbers each");
+    return invalid_argument("attributes 'output_padding' ", extra, " and 'output_shape' ",
+                            output_shape, ": expected ", rank, " numbers each");
   }
   const std::string auto_pad = c.attr_string("auto_pad", "NOTSET");
   const bool is_same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
@@ -102,9 +105,11 @@ Status lower_conv_transpose(LoweringContext& c) {
     } else {
       const Dim& size = x.shape()[i + 2];
       if (!size.is_constant()) {
-        return invalid_argument("attribute 'output_shape' needs constant sizes; input 0 is ", x.type());
+        return invalid_argument("attribute 'output_shape' needs constant sizes; input 0 is ",
+                                x.type());
       }
-      total = window.strides[i] * (size.constant() - 1) + extra[i] + window.extent(i) - output_shape[i];
+      total =
+          window.strides[i] * (size.constant() - 1) + extra[i] + window.extent(i) - output_shape[i];
     }
     if (total < 0) {  // the output is larger than what the input reaches
       extra[i] -= total;
@@ -114,12 +119,14 @@ Status lower_conv_transpose(LoweringContext& c) {
   }
   AttributeMap attributes = window_attributes(c, window);
   attributes["output_padding"] = extra;
-  return finish(c, c.b.op("ConvTranspose", {c.input(0), c.input(1), c.input(2)}, std::move(attributes)));
+  return finish(
+      c, c.b.op("ConvTranspose", {c.input(0), c.input(1), c.input(2)}, std::move(attributes)));
 }
 
 Result<Dim> divided(const Dim& size, std::int64_t by, const Value& x) {
   const std::optional<Dim> out = exact_div(size, Dim(by));
-  if (!out) return invalid_argument("size ", size, " of input 0, ", x.type(), ", is no multiple of ", by);
+  if (!out)
+    return invalid_argument("size ", size, " of input 0, ", x.type(), ", is no multiple of ", by);
   return *out;
 }
 
@@ -189,7 +196,8 @@ Result<std::vector<std::int64_t>> resolve_auto_pad(const LoweringContext& c, con
                                 ", which needs constant sizes; input 0 is ", x.type());
       }
       const std::int64_t outputs = (size.constant() + stride - 1) / stride;
-      total = std::max<std::int64_t>((outputs - 1) * stride + window.extent(i) - size.constant(), 0);
+      total =
+          std::max<std::int64_t>((outputs - 1) * stride + window.extent(i) - size.constant(), 0);
     }
     pads[i] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
     pads[i + rank] = total - pads[i];
@@ -198,11 +206,13 @@ Result<std::vector<std::int64_t>> resolve_auto_pad(const LoweringContext& c, con
 }
 
 void register_conv_lowerings(LoweringRegistry* lowerings) {
-  const std::vector<std::string> attributes = {"auto_pad", "dilations", "group",
-                                               "kernel_shape", "pads", "strides"};
+  const std::vector<std::string> attributes = {"auto_pad",     "dilations", "group",
+                                               "kernel_shape", "pads",      "strides"};
   lowerings->add({.domain = "", .op_type = "Conv", .attributes = attributes, .lower = lower_conv});
-  lowerings->add(
-      {.domain = "", .op_type = "ConvInteger", .attributes = attributes, .lower = lower_conv_integer});
+  lowerings->add({.domain = "",
+                  .op_type = "ConvInteger",
+                  .attributes = attributes,
+                  .lower = lower_conv_integer});
   std::vector<std::string> transposed = attributes;
   transposed.insert(transposed.end(), {"output_padding", "output_shape"});
   lowerings->add({.domain = "",

@@ -12,7 +12,8 @@ Result<std::vector<TensorType>> infer_pool(const Node& node, int /*num_outputs*/
     return invalid_argument("attribute 'kind' is '", kind, "'; expected max, average or lp");
   }
   if (kind != "max") TUTTI_RETURN_IF_ERROR(check_floating(x, "input"));
-  if (x.dtype() == DType::kBool) return invalid_argument("input is ", x.type(), "; expected numbers");
+  if (x.dtype() == DType::kBool)
+    return invalid_argument("input is ", x.type(), "; expected numbers");
   TUTTI_ASSIGN_OR_RETURN(const Window window,
                          make_window(node.attr_ints("kernel_shape"), node.attr_ints("strides"),
                                      node.attr_ints("dilations"), node.attr_ints("pads")));
@@ -30,9 +31,10 @@ Result<std::vector<TensorType>> infer_pool(const Node& node, int /*num_outputs*/
     if (room.is_constant() && room.constant() < 0) {
       return invalid_argument("input ", x.type(), " is smaller than the kernel ", window.kernel);
     }
-    if (window.pads[i] >= window.extent(i) || window.pads[i + window.kernel.size()] >= window.extent(i)) {
-      return invalid_argument("attribute 'pads' is ", window.pads, "; expected less than the kernel ",
-                              window.kernel, " everywhere");
+    if (window.pads[i] >= window.extent(i) ||
+        window.pads[i + window.kernel.size()] >= window.extent(i)) {
+      return invalid_argument("attribute 'pads' is ", window.pads,
+                              "; expected less than the kernel ", window.kernel, " everywhere");
     }
     if (node.attr_int("ceil_mode") != 0 && window.strides[i] != 1) {
       // No window may start behind the input and its first padding.
@@ -47,7 +49,8 @@ Result<std::vector<TensorType>> infer_pool(const Node& node, int /*num_outputs*/
 
 FactorMap pool_factors(const Node& node) {
   Axes spatial;
-  for (std::size_t d = 2; d < node.input(0)->rank(); ++d) spatial.push_back(static_cast<std::int64_t>(d));
+  for (std::size_t d = 2; d < node.input(0)->rank(); ++d)
+    spatial.push_back(static_cast<std::int64_t>(d));
   return along_axes_factors(node, spatial);
 }
 
@@ -104,8 +107,9 @@ Status lower_global_pool(LoweringContext& c) {
   Axes axes;
   for (std::size_t d = 2; d < c.input(0)->rank(); ++d) axes.push_back(static_cast<std::int64_t>(d));
   if (axes.empty()) return finish(c, c.input(0));
-  return finish(c, c.b.op("Reduce", {c.input(0)},
-                          {{"kind", std::move(kind)}, {"axes", axes}, {"keepdims", std::int64_t{1}}}));
+  return finish(c,
+                c.b.op("Reduce", {c.input(0)},
+                       {{"kind", std::move(kind)}, {"axes", axes}, {"keepdims", std::int64_t{1}}}));
 }
 
 }  // namespace
@@ -124,8 +128,8 @@ void register_pool_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
             .infer = infer_pool,
             .factors = pool_factors,
             .flops = pool_flops});
-  const std::vector<std::string> shared = {"auto_pad", "ceil_mode", "dilations",
-                                           "kernel_shape", "pads", "strides"};
+  const std::vector<std::string> shared = {"auto_pad",     "ceil_mode", "dilations",
+                                           "kernel_shape", "pads",      "strides"};
   const auto add = [&](std::string type, std::vector<std::string> more) {
     more.insert(more.end(), shared.begin(), shared.end());
     lowerings->add({.domain = "",

@@ -25,11 +25,12 @@ Result<std::vector<TensorType>> infer_resize(const Node& node, int /*num_outputs
   const std::vector<double> scales = node.attr_floats("scales");
   TUTTI_RETURN_IF_ERROR(check_axes(axes, x.rank()));
   if (sizes.size() != axes.size() || (!scales.empty() && scales.size() != axes.size())) {
-    return invalid_argument("attributes 'axes' ", axes, ", 'sizes' ", sizes, " and 'scales' ", scales,
-                            " differ in length");
+    return invalid_argument("attributes 'axes' ", axes, ", 'sizes' ", sizes, " and 'scales' ",
+                            scales, " differ in length");
   }
   for (const double scale : scales) {
-    if (!(scale > 0)) return invalid_argument("attribute 'scales' is ", scales, "; expected positive numbers");
+    if (!(scale > 0))
+      return invalid_argument("attribute 'scales' is ", scales, "; expected positive numbers");
   }
   if (x.dtype() == DType::kBool || x.dtype() == DType::kString) {
     return invalid_argument("input is ", x.type(), "; expected numbers");
@@ -48,7 +49,9 @@ Result<std::vector<TensorType>> infer_resize(const Node& node, int /*num_outputs
   return one_type(x.dtype(), std::move(shape));
 }
 
-FactorMap resize_factors(const Node& node) { return along_axes_factors(node, node.attr_ints("axes")); }
+FactorMap resize_factors(const Node& node) {
+  return along_axes_factors(node, node.attr_ints("axes"));
+}
 
 // floor(size * scale); a symbolic size needs a scale that is a small fraction.
 Result<Dim> scaled_size(const Dim& size, double scale) {
@@ -74,8 +77,9 @@ Status keep_aspect_ratio(const Value& x, const Axes& axes, const std::string& po
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const Dim& size = x.shape()[static_cast<std::size_t>(axes[i])];
     if (!size.is_constant() || !(*sizes)[i].is_constant() || size.constant() == 0) {
-      return invalid_argument("attribute 'keep_aspect_ratio_policy' needs constant sizes; input 0 is ",
-                              x.type(), ", sizes are ", *sizes);
+      return invalid_argument(
+          "attribute 'keep_aspect_ratio_policy' needs constant sizes; input 0 is ", x.type(),
+          ", sizes are ", *sizes);
     }
     const double one =
         static_cast<double>((*sizes)[i].constant()) / static_cast<double>(size.constant());
@@ -100,8 +104,9 @@ Status lower_resize(LoweringContext& c) {
   }
   const std::string transformation = c.attr_string("coordinate_transformation_mode", "half_pixel");
   if (transformation == "tf_crop_and_resize") {
-    return unimplemented("attribute 'coordinate_transformation_mode' is tf_crop_and_resize (regions of "
-                         "interest); expected half_pixel, align_corners or asymmetric");
+    return unimplemented(
+        "attribute 'coordinate_transformation_mode' is tf_crop_and_resize (regions of "
+        "interest); expected half_pixel, align_corners or asymmetric");
   }
   Shape sizes;
   std::vector<double> scales;
@@ -115,17 +120,21 @@ Status lower_resize(LoweringContext& c) {
       return invalid_argument("input 3 (sizes) is ", sizes, "; expected ", axes.size(), " numbers");
     }
     const std::string policy = c.attr_string("keep_aspect_ratio_policy", "stretch");
-    TUTTI_RETURN_IF_ERROR(check_one_of("keep_aspect_ratio_policy", policy,
-                                       {"stretch", "not_larger", "not_smaller"}));
-    if (policy != "stretch") TUTTI_RETURN_IF_ERROR(keep_aspect_ratio(x, axes, policy, &sizes, &scales));
+    TUTTI_RETURN_IF_ERROR(
+        check_one_of("keep_aspect_ratio_policy", policy, {"stretch", "not_larger", "not_smaller"}));
+    if (policy != "stretch")
+      TUTTI_RETURN_IF_ERROR(keep_aspect_ratio(x, axes, policy, &sizes, &scales));
   } else if (is_given(2)) {
     TUTTI_ASSIGN_OR_RETURN(scales, c.known_floats(2));
     if (scales.size() != axes.size()) {
-      return invalid_argument("input 2 (scales) is ", scales, "; expected ", axes.size(), " numbers");
+      return invalid_argument("input 2 (scales) is ", scales, "; expected ", axes.size(),
+                              " numbers");
     }
     for (std::size_t i = 0; i < axes.size(); ++i) {
-      if (!(scales[i] > 0)) return invalid_argument("input 2 (scales) is ", scales, "; expected positive numbers");
-      TUTTI_ASSIGN_OR_RETURN(Dim size, scaled_size(x.shape()[static_cast<std::size_t>(axes[i])], scales[i]));
+      if (!(scales[i] > 0))
+        return invalid_argument("input 2 (scales) is ", scales, "; expected positive numbers");
+      TUTTI_ASSIGN_OR_RETURN(Dim size,
+                             scaled_size(x.shape()[static_cast<std::size_t>(axes[i])], scales[i]));
       sizes.push_back(std::move(size));
     }
   } else {
@@ -174,9 +183,9 @@ void register_resize_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
   lowerings->add({.domain = "",
                   .op_type = "Resize",
                   .since_opset = 11,
-                  .attributes = {"antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a",
-                                 "exclude_outside", "extrapolation_value", "keep_aspect_ratio_policy",
-                                 "mode", "nearest_mode"},
+                  .attributes = {"antialias", "axes", "coordinate_transformation_mode",
+                                 "cubic_coeff_a", "exclude_outside", "extrapolation_value",
+                                 "keep_aspect_ratio_policy", "mode", "nearest_mode"},
                   .lower = lower_resize});
 }
 

@@ -1,7 +1,7 @@
 // ONNX's Einsum as transposes, sums and matrix products, operand by operand from the left.
 //
-// Every label of the equation becomes a number; the dimensions behind "..." get labels of their own,
-// counted from the right, so that they broadcast as NumPy's do.
+// Every label of the equation becomes a number; the dimensions behind "..." get labels of their
+// own, counted from the right, so that they broadcast as NumPy's do.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -14,7 +14,7 @@ namespace tutti {
 namespace {
 
 using Labels = std::vector<int>;
-constexpr int kEllipsis = -1;          // in a parsed term
+constexpr int kEllipsis = -1;              // in a parsed term
 constexpr int kFirstEllipsisLabel = 1000;  // + distance from the right
 
 struct Term {
@@ -70,7 +70,8 @@ Result<Equation> parse_equation(const std::string& attribute, const LoweringCont
   Equation out;
   for (std::size_t begin = 0; begin <= left.size();) {
     const std::size_t end = std::min(left.find(',', begin), left.size());
-    TUTTI_ASSIGN_OR_RETURN(Labels term, parse_term(std::string_view(left).substr(begin, end - begin)));
+    TUTTI_ASSIGN_OR_RETURN(Labels term,
+                           parse_term(std::string_view(left).substr(begin, end - begin)));
     out.terms.push_back(std::move(term));
     begin = end + 1;
   }
@@ -91,7 +92,8 @@ Result<Equation> parse_equation(const std::string& attribute, const LoweringCont
     if (has_ellipsis) ellipsis = std::max(ellipsis, count);
   }
   if (arrow != std::string::npos) {
-    TUTTI_ASSIGN_OR_RETURN(const Labels output, parse_term(std::string_view(text).substr(arrow + 2)));
+    TUTTI_ASSIGN_OR_RETURN(const Labels output,
+                           parse_term(std::string_view(text).substr(arrow + 2)));
     out.output = expand_ellipsis(output, ellipsis);
   } else {
     // Implicit form: the ellipsis, then labels that occur once, in alphabetical order.
@@ -122,7 +124,8 @@ Status take_diagonals(GraphBuilder& b, Term* term) {
       if (term->labels[i] != term->labels[j]) continue;
       const Shape shape = term->value->shape();
       if (!shape[i].is_constant() || shape[i] != shape[j]) {
-        return unimplemented("diagonal of ", term->value->type(), " needs two equal constant sizes");
+        return unimplemented("diagonal of ", term->value->type(),
+                             " needs two equal constant sizes");
       }
       const std::int64_t n = shape[i].constant();
       std::vector<std::int64_t> perm;
@@ -187,7 +190,8 @@ void transpose_to(GraphBuilder& b, const Labels& order, Term* term) {
   if (term->labels == order || term->value == nullptr) return;
   std::vector<std::int64_t> perm;
   for (const int label : order) {
-    perm.push_back(std::find(term->labels.begin(), term->labels.end(), label) - term->labels.begin());
+    perm.push_back(std::find(term->labels.begin(), term->labels.end(), label) -
+                   term->labels.begin());
   }
   term->value = b.transpose(term->value, std::move(perm));
   term->labels = order;
@@ -241,8 +245,10 @@ Term contract(GraphBuilder& b, Term x, Term y, const Labels& needed,
   transpose_to(b, order({batch, rows, inner}), &x);
   if (inner.empty()) {
     transpose_to(b, order({batch, columns}), &y);
-    x.value = reshape_to(b, x.value, joined({batch_shape, row_shape, Shape(columns.size(), Dim(1))}));
-    y.value = reshape_to(b, y.value, joined({batch_shape, Shape(rows.size(), Dim(1)), column_shape}));
+    x.value =
+        reshape_to(b, x.value, joined({batch_shape, row_shape, Shape(columns.size(), Dim(1))}));
+    y.value =
+        reshape_to(b, y.value, joined({batch_shape, Shape(rows.size(), Dim(1)), column_shape}));
     return {b.op("Mul", {x.value, y.value}), out_labels};
   }
   transpose_to(b, order({batch, inner, columns}), &y);
@@ -294,7 +300,8 @@ Status lower_einsum(LoweringContext& c) {
 }  // namespace
 
 void register_einsum_lowering(LoweringRegistry* lowerings) {
-  lowerings->add({.domain = "", .op_type = "Einsum", .attributes = {"equation"}, .lower = lower_einsum});
+  lowerings->add(
+      {.domain = "", .op_type = "Einsum", .attributes = {"equation"}, .lower = lower_einsum});
 }
 
 }  // namespace tutti

@@ -66,7 +66,8 @@ Result<std::vector<TensorType>> infer_group_norm(const Node& node, int /*num_out
 // Channels are tied to the number of groups, an attribute, so they stay whole.
 FactorMap group_norm_factors(const Node& node) {
   Axes whole;
-  for (std::size_t d = 1; d < node.input(0)->rank(); ++d) whole.push_back(static_cast<std::int64_t>(d));
+  for (std::size_t d = 1; d < node.input(0)->rank(); ++d)
+    whole.push_back(static_cast<std::int64_t>(d));
   FactorMap map = along_axes_factors(node, whole);
   for (std::size_t i = 1; i < node.inputs().size(); ++i) {
     if (node.input(i) != nullptr) map.inputs[i] = {map.inputs[0][1]};
@@ -81,7 +82,9 @@ Result<std::vector<TensorType>> infer_softmax(const Node& node, int /*num_output
   return same_type_as(x);
 }
 
-FactorMap softmax_factors(const Node& node) { return along_axes_factors(node, {node.attr_int("axis")}); }
+FactorMap softmax_factors(const Node& node) {
+  return along_axes_factors(node, {node.attr_int("axis")});
+}
 
 }  // namespace
 

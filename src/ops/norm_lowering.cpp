@@ -11,10 +11,12 @@ Value* mean_over(GraphBuilder& b, Value* x, std::int64_t axis) {
   if (x == nullptr) return nullptr;
   Axes axes;
   for (auto d = axis; d < static_cast<std::int64_t>(x->rank()); ++d) axes.push_back(d);
-  return b.op("Reduce", {x}, {{"kind", std::string("mean")}, {"axes", axes}, {"keepdims", std::int64_t{1}}});
+  return b.op("Reduce", {x},
+              {{"kind", std::string("mean")}, {"axes", axes}, {"keepdims", std::int64_t{1}}});
 }
 
-// LayerNormalization's outputs Mean and InvStdDev, in the stash type, which we hold to f32 (or f64).
+// LayerNormalization's outputs Mean and InvStdDev, in the stash type, which we hold to f32 (or
+// f64).
 void add_statistics(LoweringContext& c, std::int64_t axis, double epsilon) {
   Value* x = c.input(0);
   if (x->dtype() != DType::kFloat64) x = c.b.cast(x, DType::kFloat32);
@@ -35,7 +37,8 @@ Status lower_trailing_norm(LoweringContext& c) {
   const Shape normalized(x->shape().begin() + axis, x->shape().end());
   AttributeMap attributes{{"axis", axis}, {"epsilon", epsilon}};
   const auto fits = [&](const Value* parameter) {
-    return parameter == nullptr || (parameter->shape() == normalized && parameter->dtype() == x->dtype());
+    return parameter == nullptr ||
+           (parameter->shape() == normalized && parameter->dtype() == x->dtype());
   };
   const bool is_layer = c.op_type == "LayerNormalization";
   Value* bias = is_layer ? c.input(2) : nullptr;
@@ -74,7 +77,8 @@ Status lower_group_norm(LoweringContext& c) {
     Value* parameter = c.b.cast(c.input(i), c.input(0)->dtype());
     if (c.opset < 21 && parameter != nullptr) {
       if (parameter->rank() != 1 || surely_differ(parameter->shape()[0], Dim(groups))) {
-        return invalid_argument("input ", i, " is ", parameter->type(), "; expected [", groups, "]");
+        return invalid_argument("input ", i, " is ", parameter->type(), "; expected [", groups,
+                                "]");
       }
       parameter = c.b.reshape(parameter, {Dim(groups), Dim(1)});
       parameter = c.b.expand(parameter, {Dim(groups), Dim(channels / groups)});
@@ -96,7 +100,8 @@ Status lower_instance_norm(LoweringContext& c) {
 
 Status lower_softmax(LoweringContext& c) {
   TUTTI_RETURN_IF_ERROR(require_inputs(c, 1));
-  TUTTI_ASSIGN_OR_RETURN(const std::int64_t axis, axis_attribute(c, "axis", -1, c.input(0)->rank()));
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t axis,
+                         axis_attribute(c, "axis", -1, c.input(0)->rank()));
   return finish(c, c.b.op(c.op_type, {c.input(0)}, {{"axis", axis}}));
 }
 

@@ -9,30 +9,34 @@ namespace tutti {
 namespace {
 
 Value* reduce(GraphBuilder& b, Value* x, std::string kind, Axes axes) {
-  return b.op("Reduce", {x},
-              {{"kind", std::move(kind)}, {"axes", std::move(axes)}, {"keepdims", std::int64_t{1}}});
+  return b.op(
+      "Reduce", {x},
+      {{"kind", std::move(kind)}, {"axes", std::move(axes)}, {"keepdims", std::int64_t{1}}});
 }
 
 // y = x * a + b with one a and b a channel, which fold when the statistics are constants.
 Status lower_batch_norm(LoweringContext& c) {
   TUTTI_RETURN_IF_ERROR(require_inputs(c, 5));
   if (c.attr_int("training_mode", 0) != 0 || c.outputs.size() > 1) {
-    return unimplemented("BatchNormalization in training mode; export the model for inference "
-                         "(training_mode = 0, one output)");
+    return unimplemented(
+        "BatchNormalization in training mode; export the model for inference "
+        "(training_mode = 0, one output)");
   }
   Value* x = c.input(0);
   if (x->rank() < 1) return invalid_argument("input 0 is a scalar; expected [n, c, ..]");
   const Dim channels = x->rank() < 2 ? Dim(1) : x->shape()[1];
   for (std::size_t i = 1; i < 5; ++i) {
     if (c.input(i)->rank() != 1 || surely_differ(c.input(i)->shape()[0], channels)) {
-      return invalid_argument("input ", i, " is ", c.input(i)->type(), "; expected [", channels, "]");
+      return invalid_argument("input ", i, " is ", c.input(i)->type(), "; expected [", channels,
+                              "]");
     }
   }
   // Statistics may be of a wider type than x: the wider one counts.
   Value* mean = c.input(3);
   const DType wide = mean == nullptr ? DType::kFloat32 : mean->dtype();
   Value* deviation = c.b.op(
-      "Sqrt", {c.b.op("Add", {c.input(4), scalar_like(c, c.input(4), c.attr_float("epsilon", 1e-5))})});
+      "Sqrt",
+      {c.b.op("Add", {c.input(4), scalar_like(c, c.input(4), c.attr_float("epsilon", 1e-5))})});
   Value* factor = c.b.op("Div", {c.b.cast(c.input(1), wide), c.b.cast(deviation, wide)});
   Value* offset = c.b.op("Sub", {c.b.cast(c.input(2), wide), c.b.op("Mul", {mean, factor})});
   if (x->rank() > 2) {
@@ -74,7 +78,8 @@ Status lower_lrn(LoweringContext& c) {
   TUTTI_RETURN_IF_ERROR(require_inputs(c, 1));
   Value* x = c.input(0);
   const std::int64_t size = c.attr_int("size", 0);
-  if (size < 1 || size > 64) return invalid_argument("attribute 'size' is ", size, "; expected 1 to 64");
+  if (size < 1 || size > 64)
+    return invalid_argument("attribute 'size' is ", size, "; expected 1 to 64");
   if (x->rank() < 2) return invalid_argument("input 0 is ", x->type(), "; expected [n, c, ..]");
   const Dim channels = x->shape()[1];
   Value* squares = c.b.op("Mul", {x, x});
@@ -103,8 +108,10 @@ void register_pointwise_norm_lowerings(LoweringRegistry* lowerings) {
                   .since_opset = 9,
                   .attributes = {"epsilon", "momentum", "training_mode"},
                   .lower = lower_batch_norm});
-  lowerings->add(
-      {.domain = "", .op_type = "LpNormalization", .attributes = {"axis", "p"}, .lower = lower_lp_norm});
+  lowerings->add({.domain = "",
+                  .op_type = "LpNormalization",
+                  .attributes = {"axis", "p"},
+                  .lower = lower_lp_norm});
   lowerings->add({.domain = "",
                   .op_type = "MeanVarianceNormalization",
                   .since_opset = 9,

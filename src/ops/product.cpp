@@ -19,8 +19,9 @@ Status check_product_dtype(const Value& value) {
     case DType::kUInt32:
     case DType::kUInt64: return {};
     default:
-      return invalid_argument("element type ", dtype_name(value.dtype()),
-                              " has no matrix product; expected a float or a 32- or 64-bit integer");
+      return invalid_argument(
+          "element type ", dtype_name(value.dtype()),
+          " has no matrix product; expected a float or a 32- or 64-bit integer");
   }
 }
 
@@ -72,8 +73,8 @@ FactorMap matmul_factors(const Node& node) {
     const bool is_same = k == b[b.size() - 2];
     const int factor = map.add("k", k, is_same ? FactorRole::kReduction : FactorRole::kWhole);
     map.inputs[0].back() = {factor};
-    map.inputs[1][b.size() - 2] = {
-        is_same ? factor : map.add("k2", b[b.size() - 2], FactorRole::kWhole)};
+    map.inputs[1][b.size() - 2] = {is_same ? factor
+                                           : map.add("k2", b[b.size() - 2], FactorRole::kWhole)};
   }
   return map;
 }
@@ -130,8 +131,8 @@ FactorMap linear_factors(const Node& node) {
     const bool is_same = k == w_k;
     map.inputs[0].back() = {
         map.add("k", k, is_bare && is_same ? FactorRole::kReduction : FactorRole::kWhole)};
-    map.inputs[1][k_dim] = is_same ? map.inputs[0].back()
-                                   : std::vector<int>{map.add("k2", w_k, FactorRole::kWhole)};
+    map.inputs[1][k_dim] =
+        is_same ? map.inputs[0].back() : std::vector<int>{map.add("k2", w_k, FactorRole::kWhole)};
   }
   map.inputs[1][1 - k_dim] = row.back();
   if (node.input(2) != nullptr) map.inputs[2] = {row.back()};
@@ -173,14 +174,15 @@ void register_product_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
             .infer = infer_matmul,
             .factors = matmul_factors,
             .flops = matmul_flops});
-  ops->add({.type = "Linear",
-            .domain = "ai.tutti",
-            .min_inputs = 2,
-            .max_inputs = 4,
-            .attributes = {{"transpose_w", AttributeKind::kInt}, {"activation", AttributeKind::kString}},
-            .infer = infer_linear,
-            .factors = linear_factors,
-            .flops = matmul_flops});
+  ops->add(
+      {.type = "Linear",
+       .domain = "ai.tutti",
+       .min_inputs = 2,
+       .max_inputs = 4,
+       .attributes = {{"transpose_w", AttributeKind::kInt}, {"activation", AttributeKind::kString}},
+       .infer = infer_linear,
+       .factors = linear_factors,
+       .flops = matmul_flops});
   register_product_lowerings(lowerings);
   register_einsum_lowering(lowerings);
 }

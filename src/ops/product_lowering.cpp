@@ -16,7 +16,8 @@ Status lower_matmul(LoweringContext& c) {
 Result<Value*> scaled(LoweringContext& c, Value* x, double factor, std::string_view what) {
   if (factor == 1.0 || x == nullptr) return x;
   if (!is_floating(x->dtype()) && factor != std::floor(factor)) {
-    return invalid_argument("attribute '", what, "' is ", factor, "; integer operands need a whole number");
+    return invalid_argument("attribute '", what, "' is ", factor,
+                            "; integer operands need a whole number");
   }
   return c.b.op("Mul", {x, scalar_like(c, x, factor)});
 }

@@ -21,7 +21,7 @@ namespace tutti {
 // One node with everything that is known before it runs.
 struct KernelSpec {
   const Node& node;
-  std::span<const TensorDesc> inputs;   // an absent optional input has dtype kUndefined
+  std::span<const TensorDesc> inputs;  // an absent optional input has dtype kUndefined
   std::span<const TensorDesc> outputs;
   // For each input: its host data when it is a constant (weights), null otherwise. A kernel may
   // repack a constant when it is made; the data outlives the kernel.
@@ -72,12 +72,12 @@ class RankDevice {
 };
 
 struct RankDeviceOptions {
-  int device = 0;                        // index on this machine
-  int rank = 0;                          // in the mesh
-  int threads = 1;                       // host threads that a CPU rank may use
+  int device = 0;   // index on this machine
+  int rank = 0;     // in the mesh
+  int threads = 1;  // host threads that a CPU rank may use
   // By mesh axis: this rank's communicator along the axis. Null entries for axes of size 1.
   std::vector<std::shared_ptr<Communicator>> communicators;
-  std::vector<std::string> axes;         // names, by mesh axis
+  std::vector<std::string> axes;  // names, by mesh axis
 };
 
 class Backend {

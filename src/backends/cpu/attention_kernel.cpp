@@ -16,15 +16,20 @@ std::size_t float_bytes(std::int64_t count) {
 }
 
 AttentionData attention_data(const KernelArgs& args) {
-  const auto input = [&](std::size_t i) { return i < args.inputs.size() ? args.inputs[i] : nullptr; };
-  return {input(0), input(1), input(2), input(3), static_cast<const std::int64_t*>(input(4)),
+  const auto input = [&](std::size_t i) {
+    return i < args.inputs.size() ? args.inputs[i] : nullptr;
+  };
+  return {input(0),       input(1), input(2), input(3), static_cast<const std::int64_t*>(input(4)),
           args.outputs[0]};
 }
 
 class AttentionKernel : public Kernel {
  public:
-  AttentionKernel(const AttentionShape& shape, const attention::Functions& functions, ThreadPool* pool)
-      : s_(shape), f_(functions), pool_(pool),
+  AttentionKernel(const AttentionShape& shape, const attention::Functions& functions,
+                  ThreadPool* pool)
+      : s_(shape),
+        f_(functions),
+        pool_(pool),
         key_bytes_(float_bytes(f_.packed_key_floats(s_))),
         value_bytes_(float_bytes(f_.packed_value_floats(s_))),
         scratch_bytes_(float_bytes(f_.scratch_floats(s_))) {}
@@ -48,8 +53,9 @@ class AttentionKernel : public Kernel {
     };
     pool_->parallel_for(s_.batch * s_.kv_heads * s_.keys, 512, std::ref(pack_values));
     const auto attend = [&](std::int64_t begin, std::int64_t end, int worker) {
-      f_.attend(s_, data, keys, values, begin, end,
-                reinterpret_cast<float*>(scratch + scratch_bytes_ * static_cast<std::size_t>(worker)));
+      f_.attend(
+          s_, data, keys, values, begin, end,
+          reinterpret_cast<float*>(scratch + scratch_bytes_ * static_cast<std::size_t>(worker)));
     };
     pool_->parallel_for(f_.tile_count(s_), 1, std::ref(attend));
     return {};
@@ -71,7 +77,8 @@ class DoubleAttentionKernel : public Kernel {
       : s_(shape), scale_(scale), softcap_(softcap), pool_(pool) {}
 
   std::size_t workspace_bytes() const override {
-    return static_cast<std::size_t>(s_.keys) * sizeof(double) * static_cast<std::size_t>(pool_->size());
+    return static_cast<std::size_t>(s_.keys) * sizeof(double) *
+           static_cast<std::size_t>(pool_->size());
   }
 
   Status run(const KernelArgs& args) override {
@@ -91,8 +98,10 @@ class DoubleAttentionKernel : public Kernel {
  private:
   void attend_row(const AttentionData& data, std::int64_t b, std::int64_t head, std::int64_t query,
                   double* scores) const {
-    const auto at = [&](const void* p, const AttentionStrides& strides, std::int64_t h, std::int64_t token) {
-      return static_cast<const double*>(p) + b * strides.batch + h * strides.head + token * strides.token;
+    const auto at = [&](const void* p, const AttentionStrides& strides, std::int64_t h,
+                        std::int64_t token) {
+      return static_cast<const double*>(p) + b * strides.batch + h * strides.head +
+             token * strides.token;
     };
     const double lowest = -std::numeric_limits<double>::infinity();
     std::int64_t end = s_.keys;
@@ -120,7 +129,8 @@ class DoubleAttentionKernel : public Kernel {
       scores[key] = score;
       maximum = std::max(maximum, score);
     }
-    double* out = static_cast<double*>(data.out) + b * s_.out.batch + head * s_.out.head + query * s_.out.token;
+    double* out = static_cast<double*>(data.out) + b * s_.out.batch + head * s_.out.head +
+                  query * s_.out.token;
     std::fill(out, out + s_.e, 0.0);
     if (maximum == lowest) return;
     double sum = 0;
@@ -165,10 +175,12 @@ Result<AttentionShape> read_shape(const KernelSpec& spec) {
   s.d = q[3];
   s.e = v[3];
   if (s.kv_heads > 0 && q[heads] % s.kv_heads != 0) {
-    return invalid_argument(q[heads], " query heads are no multiple of ", s.kv_heads, " key/value heads");
+    return invalid_argument(q[heads], " query heads are no multiple of ", s.kv_heads,
+                            " key/value heads");
   }
   s.group = s.kv_heads > 0 ? q[heads] / s.kv_heads : 0;
-  if (k[0] != s.batch || v[0] != s.batch || v[heads] != s.kv_heads || v[tokens] != s.keys || k[3] != s.d) {
+  if (k[0] != s.batch || v[0] != s.batch || v[heads] != s.kv_heads || v[tokens] != s.keys ||
+      k[3] != s.d) {
     return invalid_argument("q ", q, ", k ", k, " and v ", v, " do not fit each other");
   }
   s.q = strides_of(q, heads, tokens);
@@ -208,12 +220,14 @@ Result<std::unique_ptr<Kernel>> make_attention(const KernelSpec& spec, CpuContex
   }
   TUTTI_ASSIGN_OR_RETURN(const attention::Functions* const functions,
                          attention::functions_for(spec.inputs[0].dtype));
-  return std::unique_ptr<Kernel>(std::make_unique<AttentionKernel>(
-      shape, *functions, context.pool));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<AttentionKernel>(shape, *functions, context.pool));
 }
 
 }  // namespace
 
-void register_attention_kernels(KernelRegistry* registry) { registry->add("Attention", make_attention); }
+void register_attention_kernels(KernelRegistry* registry) {
+  registry->add("Attention", make_attention);
+}
 
 }  // namespace tutti::cpu

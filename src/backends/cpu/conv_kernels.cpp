@@ -16,7 +16,8 @@ class PlainConvKernel : public Kernel {
  public:
   PlainConvKernel(ConvShape shape, ThreadPool* pool) : shape_(std::move(shape)), pool_(pool) {}
   Status run(const KernelArgs& args) override {
-    return plain_conv(shape_, args.inputs[0], args.inputs[1], optional_input(args, 2), args.outputs[0], pool_);
+    return plain_conv(shape_, args.inputs[0], args.inputs[1], optional_input(args, 2),
+                      args.outputs[0], pool_);
   }
 
  private:
@@ -30,7 +31,8 @@ class OneDnnConvKernel : public Kernel {
   std::size_t workspace_bytes() const override { return conv_->workspace_bytes(); }
   bool consumes_constant(std::size_t i) const override { return i == 1 && conv_->packs_weights(); }
   Status run(const KernelArgs& args) override {
-    return conv_->run(args.inputs[0], args.inputs[1], optional_input(args, 2), args.outputs[0], args.workspace);
+    return conv_->run(args.inputs[0], args.inputs[1], optional_input(args, 2), args.outputs[0],
+                      args.workspace);
   }
 
  private:
@@ -45,7 +47,8 @@ Result<std::unique_ptr<Kernel>> make_conv(const KernelSpec& spec, CpuContext& co
   if (has_work && is_float) {
     for (const DType compute : {shape.dtype, DType::kFloat32}) {
       auto conv = SlicedConv::create(shape, compute, spec.constants[1], context.pool);
-      if (conv.ok()) return std::unique_ptr<Kernel>(std::make_unique<OneDnnConvKernel>(*std::move(conv)));
+      if (conv.ok())
+        return std::unique_ptr<Kernel>(std::make_unique<OneDnnConvKernel>(*std::move(conv)));
       // Odd geometry, such as negative padding, counts as not implemented there.
       if (conv.status().code() == StatusCode::kResourceExhausted) return conv.status();
     }
@@ -82,15 +85,16 @@ Result<ConvShape> read_conv_shape(const KernelSpec& spec) {
   s.has_bias = spec.inputs.size() > 2 && spec.inputs[2].dtype != DType::kUndefined;
   const std::int64_t in_group = s.is_transposed ? w[0] / s.group : w[1];
   const std::int64_t outs = s.is_transposed ? w[1] * s.group : w[0];
-  if (in_group * s.group != s.in_channels || outs != s.out_channels || s.out_channels % s.group != 0) {
+  if (in_group * s.group != s.in_channels || outs != s.out_channels ||
+      s.out_channels % s.group != 0) {
     return invalid_argument("weight ", w, " with group ", s.group, " does not fit input ", x);
   }
   for (std::size_t i = 0; i < rank; ++i) {
     // What remains after the last window (or before the end of the output), so that sizes agree.
-    s.pads_end.push_back(s.is_transposed
-                             ? (s.in[i] - 1) * s.strides[i] - s.pads_begin[i] + s.extent(i) - s.out[i]
-                             : std::max<std::int64_t>(0, (s.out[i] - 1) * s.strides[i] - s.pads_begin[i] +
-                                                             s.extent(i) - s.in[i]));
+    s.pads_end.push_back(
+        s.is_transposed ? (s.in[i] - 1) * s.strides[i] - s.pads_begin[i] + s.extent(i) - s.out[i]
+                        : std::max<std::int64_t>(0, (s.out[i] - 1) * s.strides[i] -
+                                                        s.pads_begin[i] + s.extent(i) - s.in[i]));
   }
   return s;
 }

@@ -29,7 +29,8 @@ OneDnnCall make_reorder(const dnnl::engine& engine, const Desc& from, const Desc
 }  // namespace
 
 Result<std::unique_ptr<SlicedConv>> SlicedConv::create(const ConvShape& shape, DType compute,
-                                                       const Tensor* constant_weights, ThreadPool* pool) {
+                                                       const Tensor* constant_weights,
+                                                       ThreadPool* pool) {
   std::unique_ptr<SlicedConv> conv(new SlicedConv(shape, compute, pool));
   TUTTI_RETURN_IF_ERROR(guard_onednn([&] { return conv->prepare(constant_weights); }));
   return conv;
@@ -46,8 +47,9 @@ Status SlicedConv::prepare(const Tensor* constant_weights) {
     kind_of_slice_.push_back(kind);
   }
   for (const Kind& kind : kinds_) {
-    worker_bytes_ = std::max(worker_bytes_, align64(kind.source_bytes) + align64(kind.target_bytes) +
-                                                align64(kind.scratch_bytes));
+    worker_bytes_ =
+        std::max(worker_bytes_, align64(kind.source_bytes) + align64(kind.target_bytes) +
+                                    align64(kind.scratch_bytes));
   }
   if (s_.has_bias && compute_ != s_.dtype) {
     const Desc from({s_.out_channels}, onednn_type(s_.dtype), OneDnnDims{1});
@@ -63,7 +65,8 @@ Desc SlicedConv::weights_as_they_lie() const {
   const std::int64_t size = element_count(s_.kernel);
   // [g, o, c, k..]; transposed convolutions have [g, c, o, k..] in memory.
   OneDnnDims dims{out, in};
-  OneDnnDims strides = s_.is_transposed ? OneDnnDims{size, out * size} : OneDnnDims{in * size, size};
+  OneDnnDims strides =
+      s_.is_transposed ? OneDnnDims{size, out * size} : OneDnnDims{in * size, size};
   if (s_.group > 1) {
     dims.insert(dims.begin(), s_.group);
     strides.insert(strides.begin(), out * in * size);
@@ -78,9 +81,11 @@ Status SlicedConv::prepare_weights(const Desc& format, const Tensor* constant_we
   weight_format_ = format;
   packs_weights_ = constant_weights != nullptr;
   if (packs_weights_) {
-    TUTTI_ASSIGN_OR_RETURN(packed_, reorder_onednn(engine_, weights_as_they_lie(), constant_weights->data(), format));
+    TUTTI_ASSIGN_OR_RETURN(
+        packed_, reorder_onednn(engine_, weights_as_they_lie(), constant_weights->data(), format));
   } else {
-    pack_weights_.push_back(make_reorder(engine_, weights_as_they_lie(), format, &pack_scratch_bytes_));
+    pack_weights_.push_back(
+        make_reorder(engine_, weights_as_they_lie(), format, &pack_scratch_bytes_));
   }
   return {};
 }
@@ -120,18 +125,21 @@ Status SlicedConv::add_kind(const ConvSlice& slice, const Tensor* constant_weigh
   const Desc in_any(in, type, any);
   const Desc out_any(out, type, any);
   if (s_.is_transposed) {
-    take(dnnl::deconvolution_forward::primitive_desc(
-             engine_, dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, in_any,
-             weights, bias, out_any, strides, dilations, pads_begin, pads_end, attributes, true),
+    take(dnnl::deconvolution_forward::primitive_desc(engine_, dnnl::prop_kind::forward_inference,
+                                                     dnnl::algorithm::deconvolution_direct, in_any,
+                                                     weights, bias, out_any, strides, dilations,
+                                                     pads_begin, pads_end, attributes, true),
          [](const auto& pd) { return dnnl::deconvolution_forward(pd); });
   } else {
-    take(dnnl::convolution_forward::primitive_desc(
-             engine_, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, in_any,
-             weights, bias, out_any, strides, dilations, pads_begin, pads_end, attributes, true),
+    take(dnnl::convolution_forward::primitive_desc(engine_, dnnl::prop_kind::forward_inference,
+                                                   dnnl::algorithm::convolution_direct, in_any,
+                                                   weights, bias, out_any, strides, dilations,
+                                                   pads_begin, pads_end, attributes, true),
          [](const auto& pd) { return dnnl::convolution_forward(pd); });
   }
   if (!primitive || !is_fast_implementation(implementation)) {
-    return unimplemented("no fast convolution of ", dtype_name(compute_), " in oneDNN for this shape");
+    return unimplemented("no fast convolution of ", dtype_name(compute_),
+                         " in oneDNN for this shape");
   }
   if (kinds_.empty()) TUTTI_RETURN_IF_ERROR(prepare_weights(weight_format_, constant_weights));
 
@@ -155,7 +163,8 @@ Status SlicedConv::add_kind(const ConvSlice& slice, const Tensor* constant_weigh
     conv.add(DNNL_ARG_SCRATCHPAD, scratch);
     if (s_.has_bias) conv.add(DNNL_ARG_BIAS, bias);
     kind.steps.push_back(
-        {make_reorder(engine_, view(in, s_.in_channels, s_.in), source, &kind.scratch_bytes), std::move(conv),
+        {make_reorder(engine_, view(in, s_.in_channels, s_.in), source, &kind.scratch_bytes),
+         std::move(conv),
          make_reorder(engine_, target, view(out, s_.out_channels, s_.out), &kind.scratch_bytes)});
   }
   kinds_.push_back(std::move(kind));
@@ -165,7 +174,8 @@ Status SlicedConv::add_kind(const ConvSlice& slice, const Tensor* constant_weigh
 std::size_t SlicedConv::workspace_bytes() const {
   std::size_t bytes = worker_bytes_ * static_cast<std::size_t>(pool_->size());
   if (!packs_weights_) bytes += align64(weight_format_.get_size());
-  if (!convert_bias_.empty()) bytes += align64(static_cast<std::size_t>(s_.out_channels) * dtype_size(compute_));
+  if (!convert_bias_.empty())
+    bytes += align64(static_cast<std::size_t>(s_.out_channels) * dtype_size(compute_));
   return bytes + align64(pack_scratch_bytes_);
 }
 
@@ -192,7 +202,8 @@ Status SlicedConv::run(const void* x, const void* w, const void* bias, void* y, 
     weights = packed;
   }
   if (!convert_bias_.empty()) {
-    std::byte* const converted = take(static_cast<std::size_t>(s_.out_channels) * dtype_size(compute_));
+    std::byte* const converted =
+        take(static_cast<std::size_t>(s_.out_channels) * dtype_size(compute_));
     TUTTI_RETURN_IF_ERROR(reorder(convert_bias_[0], bias, converted));
     bias = converted;
   }
@@ -200,8 +211,8 @@ Status SlicedConv::run(const void* x, const void* w, const void* bias, void* y, 
     use_one_onednn_thread();
     Status& status = failures_[static_cast<std::size_t>(worker)];
     for (std::int64_t item = begin; item < end && status.ok(); ++item) {
-      status = run_slice(item, worker, static_cast<const std::byte*>(x), static_cast<std::byte*>(y), weights,
-                         bias, scratch + worker_bytes_ * static_cast<std::size_t>(worker));
+      status = run_slice(item, worker, static_cast<const std::byte*>(x), static_cast<std::byte*>(y),
+                         weights, bias, scratch + worker_bytes_ * static_cast<std::size_t>(worker));
     }
   };
   for (Status& status : failures_) status = Status();

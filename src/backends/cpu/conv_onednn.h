@@ -1,5 +1,5 @@
-// Convolutions by oneDNN: slices of rows, each brought into oneDNN's channel-blocked format, convolved
-// and brought back by one worker, so that no whole tensor is ever in another format.
+// Convolutions by oneDNN: slices of rows, each brought into oneDNN's channel-blocked format,
+// convolved and brought back by one worker, so that no whole tensor is ever in another format.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@ namespace tutti::cpu {
 
 class SlicedConv {
  public:
-  // Computes in `compute` (the tensors' type, or f32 where oneDNN lacks fast code for that). Constant
-  // weights are packed once. UNIMPLEMENTED when oneDNN has no fast code.
+  // Computes in `compute` (the tensors' type, or f32 where oneDNN lacks fast code for that).
+  // Constant weights are packed once. UNIMPLEMENTED when oneDNN has no fast code.
   static Result<std::unique_ptr<SlicedConv>> create(const ConvShape& shape, DType compute,
-                                                    const Tensor* constant_weights, ThreadPool* pool);
+                                                    const Tensor* constant_weights,
+                                                    ThreadPool* pool);
 
   bool packs_weights() const { return packs_weights_; }
   std::size_t workspace_bytes() const;
@@ -32,13 +33,16 @@ class SlicedConv {
   };
 
   SlicedConv(const ConvShape& shape, DType compute, ThreadPool* pool)
-      : s_(shape), compute_(compute), pool_(pool), failures_(static_cast<std::size_t>(pool->size())) {}
+      : s_(shape),
+        compute_(compute),
+        pool_(pool),
+        failures_(static_cast<std::size_t>(pool->size())) {}
   Status prepare(const Tensor* constant_weights);
   Status add_kind(const ConvSlice& slice, const Tensor* constant_weights);
   Status prepare_weights(const dnnl::memory::desc& format, const Tensor* constant_weights);
   dnnl::memory::desc weights_as_they_lie() const;
-  Status run_slice(std::int64_t item, int worker, const std::byte* x, std::byte* y, const void* weights,
-                   const void* bias, std::byte* scratch);
+  Status run_slice(std::int64_t item, int worker, const std::byte* x, std::byte* y,
+                   const void* weights, const void* bias, std::byte* scratch);
 
   const ConvShape s_;
   const DType compute_;

@@ -59,15 +59,20 @@ void pool_plane(const PoolShape& s, const T* x, T* y) {
         std::int64_t count = 0;
         for (std::int64_t i = rz.first; i < rz.last; ++i) {
           for (std::int64_t j = rr.first; j < rr.last; ++j) {
-            const T* row = x + ((rz.start + i * s.dilation[0]) * s.in[1] + rr.start + j * s.dilation[1]) * s.in[2] +
-                           rq.start;
+            const T* row =
+                x +
+                ((rz.start + i * s.dilation[0]) * s.in[1] + rr.start + j * s.dilation[1]) *
+                    s.in[2] +
+                rq.start;
             for (std::int64_t k = rq.first; k < rq.last; ++k) {
               const C value = static_cast<C>(row[k * s.dilation[2]]);
               ++count;
               if (s.kind == PoolKind::kMax) {
                 most = std::max(most, value);
               } else if constexpr (std::is_floating_point_v<C>) {
-                sum += s.kind == PoolKind::kAverage ? value : std::pow(std::abs(value), static_cast<C>(s.p));
+                sum += s.kind == PoolKind::kAverage
+                           ? value
+                           : std::pow(std::abs(value), static_cast<C>(s.p));
               }
             }
           }

@@ -51,16 +51,21 @@ void mix_rows(const Pass& p, const C* x, C* y, std::int64_t begin, std::int64_t 
 
 class ResizeKernel : public Kernel {
  public:
-  ResizeKernel(DType dtype, bool is_nearest, std::int64_t in_count, std::vector<Pass> passes, ThreadPool* pool)
-      : dtype_(dtype), is_nearest_(is_nearest), in_count_(in_count), passes_(std::move(passes)), pool_(pool) {
+  ResizeKernel(DType dtype, bool is_nearest, std::int64_t in_count, std::vector<Pass> passes,
+               ThreadPool* pool)
+      : dtype_(dtype),
+        is_nearest_(is_nearest),
+        in_count_(in_count),
+        passes_(std::move(passes)),
+        pool_(pool) {
     out_count_ = passes_.empty() ? in_count : output_of(passes_.size() - 1);
     const bool converts = !is_nearest && dtype != DType::kFloat32 && dtype != DType::kFloat64;
-    const std::size_t element = is_nearest || !converts             ? dtype_size(dtype)
+    const std::size_t element = is_nearest || !converts                        ? dtype_size(dtype)
                                 : dtype_size(dtype) == 2 && is_floating(dtype) ? sizeof(float)
-                                                                    : sizeof(double);
+                                                                               : sizeof(double);
     const auto reserve = [&](std::size_t buffer, std::int64_t count) {
-      buffer_bytes_[buffer] =
-          std::max(buffer_bytes_[buffer], (static_cast<std::size_t>(count) * element + 63) / 64 * 64);
+      buffer_bytes_[buffer] = std::max(buffer_bytes_[buffer],
+                                       (static_cast<std::size_t>(count) * element + 63) / 64 * 64);
     };
     for (std::size_t i = 0; i + 1 < passes_.size(); ++i) reserve(i % 2, output_of(i));
     if (converts) {
@@ -69,8 +74,8 @@ class ResizeKernel : public Kernel {
     }
   }
 
-  // Two buffers take turns between the passes. f16, bf16 and integers are computed in f32 or f64, so
-  // their input and result need room too.
+  // Two buffers take turns between the passes. f16, bf16 and integers are computed in f32 or f64,
+  // so their input and result need room too.
   std::size_t workspace_bytes() const override { return buffer_bytes_[0] + buffer_bytes_[1]; }
 
   Status run(const KernelArgs& args) override {
@@ -105,15 +110,16 @@ class ResizeKernel : public Kernel {
         rows(passes_[i], x, target, begin, end);
       };
       const Pass& pass = passes_[i];
-      pool_->parallel_for(pass.outer * pass.out, std::max<std::int64_t>(1, 8192 / pass.inner), std::ref(body));
+      pool_->parallel_for(pass.outer * pass.out, std::max<std::int64_t>(1, 8192 / pass.inner),
+                          std::ref(body));
       x = target;
     }
   }
 
   template <class Word>
   Status move(const KernelArgs& args, std::byte* const* buffers) {
-    run_passes(static_cast<const Word*>(args.inputs[0]), static_cast<Word*>(args.outputs[0]), buffers,
-               move_rows<Word>);
+    run_passes(static_cast<const Word*>(args.inputs[0]), static_cast<Word*>(args.outputs[0]),
+               buffers, move_rows<Word>);
     return {};
   }
 
@@ -154,7 +160,8 @@ Result<std::unique_ptr<Kernel>> make_resize(const KernelSpec& spec, CpuContext& 
   Dims dims = spec.inputs[0].dims;
   const Dims& out = spec.outputs[0].dims;
   if (element_count(out) == 0) return std::unique_ptr<Kernel>(std::make_unique<EmptyKernel>());
-  if (element_count(dims) == 0) return invalid_argument("input ", dims, " has nothing to resize to ", out);
+  if (element_count(dims) == 0)
+    return invalid_argument("input ", dims, " has nothing to resize to ", out);
   const ResizeOptions options{
       .mode = node.attr_string("mode", "nearest"),
       .transformation = node.attr_string("coordinate_transformation_mode", "half_pixel"),
@@ -167,13 +174,15 @@ Result<std::unique_ptr<Kernel>> make_resize(const KernelSpec& spec, CpuContext& 
   const std::int64_t in_count = element_count(dims);
   std::vector<std::size_t> order(axes.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return axes[a] > axes[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return axes[a] > axes[b]; });
   std::vector<Pass> passes;
   for (const std::size_t i : order) {
     const auto axis = static_cast<std::size_t>(axes[i]);
     const auto at = static_cast<std::ptrdiff_t>(axis);
-    const double scale =
-        scales.empty() ? static_cast<double>(out[axis]) / static_cast<double>(dims[axis]) : scales[i];
+    const double scale = scales.empty()
+                             ? static_cast<double>(out[axis]) / static_cast<double>(dims[axis])
+                             : scales[i];
     Pass pass{element_count(Dims(dims.begin(), dims.begin() + at)), dims[axis], out[axis],
               element_count(Dims(dims.begin() + at + 1, dims.end())),
               make_resize_taps(options, dims[axis], out[axis], scale)};

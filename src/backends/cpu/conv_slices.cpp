@@ -5,8 +5,12 @@
 namespace tutti::cpu {
 namespace {
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? (a + b - 1) / b : -(-a / b);
+}
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
 
 ConvSlice slice_of(const ConvShape& s, std::size_t axis, std::int64_t begin, std::int64_t end) {
   ConvSlice slice;
@@ -47,9 +51,11 @@ std::size_t slice_axis(const ConvShape& s) {
 std::vector<ConvSlice> cut_slices(const ConvShape& s, std::size_t axis, int workers) {
   constexpr std::int64_t kSliceFloats = 256 * 1024;  // input and output of a slice: 1 MB
   const std::int64_t out_row =
-      s.out_channels * std::max<std::int64_t>(1, element_count(s.out) / std::max<std::int64_t>(1, s.out[axis]));
+      s.out_channels *
+      std::max<std::int64_t>(1, element_count(s.out) / std::max<std::int64_t>(1, s.out[axis]));
   const std::int64_t in_row =
-      s.in_channels * std::max<std::int64_t>(1, element_count(s.in) / std::max<std::int64_t>(1, s.in[axis]));
+      s.in_channels *
+      std::max<std::int64_t>(1, element_count(s.in) / std::max<std::int64_t>(1, s.in[axis]));
   const std::int64_t in_rows_per_out = s.is_transposed ? 1 : s.strides[axis];
   const std::int64_t per_row = std::max<std::int64_t>(1, out_row + in_row * in_rows_per_out);
   // Few rows would mostly read what the neighbours read too.
@@ -65,7 +71,8 @@ std::vector<ConvSlice> cut_slices(const ConvShape& s, std::size_t axis, int work
   for (std::int64_t begin = 0; begin < s.out[axis]; begin += rows) {
     slices.push_back(slice_of(s, axis, begin, std::min(s.out[axis], begin + rows)));
     const ConvSlice& slice = slices.back();
-    if (slice.in_end <= slice.in_begin || slice.pad_begin < 0 || (!s.is_transposed && slice.pad_end < 0)) {
+    if (slice.in_end <= slice.in_begin || slice.pad_begin < 0 ||
+        (!s.is_transposed && slice.pad_end < 0)) {
       return {};
     }
   }

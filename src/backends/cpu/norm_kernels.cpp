@@ -19,7 +19,8 @@ TUTTI_INLINE inline void write_row(const T* x, T* y, std::int64_t n, ComputeType
   if (scale != nullptr && bias != nullptr) {
 #pragma omp simd
     for (std::int64_t i = 0; i < n; ++i) {
-      y[i] = from_compute<T>((to_compute(x[i]) - mean) * rstd * to_compute(scale[i]) + to_compute(bias[i]));
+      y[i] = from_compute<T>((to_compute(x[i]) - mean) * rstd * to_compute(scale[i]) +
+                             to_compute(bias[i]));
     }
   } else if (scale != nullptr) {
 #pragma omp simd
@@ -31,15 +32,21 @@ TUTTI_INLINE inline void write_row(const T* x, T* y, std::int64_t n, ComputeType
     for (std::int64_t i = 0; i < n; ++i) y[i] = from_compute<T>((to_compute(x[i]) - mean) * rstd);
     if (bias == nullptr) return;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = from_compute<T>(to_compute(y[i]) + to_compute(bias[i]));
+    for (std::int64_t i = 0; i < n; ++i)
+      y[i] = from_compute<T>(to_compute(y[i]) + to_compute(bias[i]));
   }
 }
 
 class TrailingNormKernel : public Kernel {
  public:
-  TrailingNormKernel(DType dtype, std::int64_t rows, std::int64_t n, double epsilon, bool is_centred,
-                     ThreadPool* pool)
-      : dtype_(dtype), rows_(rows), n_(n), epsilon_(epsilon), is_centred_(is_centred), pool_(pool) {}
+  TrailingNormKernel(DType dtype, std::int64_t rows, std::int64_t n, double epsilon,
+                     bool is_centred, ThreadPool* pool)
+      : dtype_(dtype),
+        rows_(rows),
+        n_(n),
+        epsilon_(epsilon),
+        is_centred_(is_centred),
+        pool_(pool) {}
 
   Status run(const KernelArgs& args) override {
     return dispatch_floating(dtype_, [&](auto tag) -> Status {
@@ -53,14 +60,17 @@ class TrailingNormKernel : public Kernel {
           for (std::int64_t row = begin; row < end; ++row) {
             const T* source = x + row * n_;
             const double count = static_cast<double>(n_);
-            const auto mean = static_cast<ComputeType<T>>(is_centred_ ? sum_of(source, n_) / count : 0.0);
+            const auto mean =
+                static_cast<ComputeType<T>>(is_centred_ ? sum_of(source, n_) / count : 0.0);
             const double variance = squares_of(source, n_, mean) / count;
-            const auto rstd = static_cast<ComputeType<T>>(1.0 / __builtin_sqrt(variance + epsilon_));
+            const auto rstd =
+                static_cast<ComputeType<T>>(1.0 / __builtin_sqrt(variance + epsilon_));
             write_row(source, y + row * n_, n_, mean, rstd, scale, bias);
           }
         });
       };
-      pool_->parallel_for(rows_, std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, n_)), std::ref(body));
+      pool_->parallel_for(rows_, std::max<std::int64_t>(1, 8192 / std::max<std::int64_t>(1, n_)),
+                          std::ref(body));
       return {};
     });
   }
@@ -78,8 +88,13 @@ class TrailingNormKernel : public Kernel {
 class GroupNormKernel : public Kernel {
  public:
   GroupNormKernel(DType dtype, const Dims& x, std::int64_t groups, double epsilon, ThreadPool* pool)
-      : dtype_(dtype), batch_(x[0]), channels_(x[1]), groups_(groups),
-        space_(element_count(Dims(x.begin() + 2, x.end()))), epsilon_(epsilon), pool_(pool) {}
+      : dtype_(dtype),
+        batch_(x[0]),
+        channels_(x[1]),
+        groups_(groups),
+        space_(element_count(Dims(x.begin() + 2, x.end()))),
+        epsilon_(epsilon),
+        pool_(pool) {}
 
   Status run(const KernelArgs& args) override {
     return dispatch_floating(dtype_, [&](auto tag) -> Status {
@@ -89,7 +104,8 @@ class GroupNormKernel : public Kernel {
       const auto* bias = static_cast<const T*>(optional_input(args, 2));
       auto* y = static_cast<T*>(args.outputs[0]);
       const auto body = [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
-        for (std::int64_t item = begin; item < end; ++item) normalize_group<T>(item, x, scale, bias, y);
+        for (std::int64_t item = begin; item < end; ++item)
+          normalize_group<T>(item, x, scale, bias, y);
       };
       pool_->parallel_for(batch_ * groups_, 1, std::ref(body));
       return {};
@@ -110,7 +126,8 @@ class GroupNormKernel : public Kernel {
       const double variance = squares_of(source, n, mean) / static_cast<double>(n);
       const double rstd = 1.0 / __builtin_sqrt(variance + epsilon_);
       for (std::int64_t c = 0; c < size; ++c) {
-        const C factor = static_cast<C>(rstd) * (scale == nullptr ? C(1) : to_compute(scale[channel + c]));
+        const C factor =
+            static_cast<C>(rstd) * (scale == nullptr ? C(1) : to_compute(scale[channel + c]));
         const C offset = bias == nullptr ? C(0) : to_compute(bias[channel + c]);
         const T* from = source + c * space_;
         T* to = target + c * space_;
@@ -142,19 +159,22 @@ Result<std::unique_ptr<Kernel>> make_trailing_norm(const KernelSpec& spec, CpuCo
   const Dims normalized(x.begin() + axis, x.end());
   for (std::size_t i = 1; i < spec.inputs.size(); ++i) {
     if (spec.inputs[i].dtype != DType::kUndefined && spec.inputs[i].dims != normalized) {
-      return invalid_argument("parameter ", i, " has sizes ", spec.inputs[i].dims, "; expected ", normalized);
+      return invalid_argument("parameter ", i, " has sizes ", spec.inputs[i].dims, "; expected ",
+                              normalized);
     }
   }
   return std::unique_ptr<Kernel>(std::make_unique<TrailingNormKernel>(
-      spec.inputs[0].dtype, element_count(Dims(x.begin(), x.begin() + axis)), element_count(normalized),
-      spec.node.attr_float("epsilon"), spec.node.type() == "LayerNormalization", context.pool));
+      spec.inputs[0].dtype, element_count(Dims(x.begin(), x.begin() + axis)),
+      element_count(normalized), spec.node.attr_float("epsilon"),
+      spec.node.type() == "LayerNormalization", context.pool));
 }
 
 Result<std::unique_ptr<Kernel>> make_group_norm(const KernelSpec& spec, CpuContext& context) {
   const Dims& x = spec.inputs[0].dims;
   const std::int64_t groups = spec.node.attr_int("groups");
   if (element_count(x) == 0) return std::unique_ptr<Kernel>(std::make_unique<EmptyKernel>());
-  if (x[1] % groups != 0) return invalid_argument(groups, " groups do not divide ", x[1], " channels");
+  if (x[1] % groups != 0)
+    return invalid_argument(groups, " groups do not divide ", x[1], " channels");
   return std::unique_ptr<Kernel>(std::make_unique<GroupNormKernel>(
       spec.inputs[0].dtype, x, groups, spec.node.attr_float("epsilon"), context.pool));
 }

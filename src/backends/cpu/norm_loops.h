@@ -1,5 +1,5 @@
-// What the loops of norms and softmax share: elements of any float type, computed in f32 (f64 in f64).
-// Everything is inlined into functions that with_simd() compiles for the machine's vectors.
+// What the loops of norms and softmax share: elements of any float type, computed in f32 (f64 in
+// f64). Everything is inlined into functions that with_simd() compiles for the machine's vectors.
 #pragma once
 
 #include <cmath>
@@ -69,7 +69,8 @@ Status dispatch_floating(DType dtype, F&& f) {
     if constexpr (std::is_floating_point_v<ComputeType<T>>) {
       return f(tag);
     } else {
-      return invalid_argument("element type ", dtype_name(dtype), "; expected a floating-point type");
+      return invalid_argument("element type ", dtype_name(dtype),
+                              "; expected a floating-point type");
     }
   });
 }

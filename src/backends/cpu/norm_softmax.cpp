@@ -42,7 +42,8 @@ TUTTI_INLINE inline void softmax_row(const T* x, T* y, std::int64_t n, bool is_l
   } else {
     const C factor = C(1) / sum;
 #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) y[i] = from_compute<T>(exp_of(to_compute(x[i]) - most) * factor);
+    for (std::int64_t i = 0; i < n; ++i)
+      y[i] = from_compute<T>(exp_of(to_compute(x[i]) - most) * factor);
   }
 }
 
@@ -58,10 +59,12 @@ TUTTI_INLINE inline void softmax_columns(const T* x, T* y, std::int64_t n, std::
     sums[j] = 0;
   }
   for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t j = 0; j < count; ++j) most[j] = std::max(most[j], to_compute(x[i * stride + j]));
+    for (std::int64_t j = 0; j < count; ++j)
+      most[j] = std::max(most[j], to_compute(x[i * stride + j]));
   }
   for (std::int64_t i = 0; i < n; ++i) {
-    for (std::int64_t j = 0; j < count; ++j) sums[j] += exp_of(to_compute(x[i * stride + j]) - most[j]);
+    for (std::int64_t j = 0; j < count; ++j)
+      sums[j] += exp_of(to_compute(x[i * stride + j]) - most[j]);
   }
   for (std::int64_t j = 0; j < count; ++j) {
     sums[j] = is_log ? most[j] + static_cast<C>(std::log(sums[j])) : C(1) / sums[j];
@@ -69,7 +72,8 @@ TUTTI_INLINE inline void softmax_columns(const T* x, T* y, std::int64_t n, std::
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t j = 0; j < count; ++j) {
       const C value = to_compute(x[i * stride + j]);
-      y[i * stride + j] = from_compute<T>(is_log ? value - sums[j] : exp_of(value - most[j]) * sums[j]);
+      y[i * stride + j] =
+          from_compute<T>(is_log ? value - sums[j] : exp_of(value - most[j]) * sums[j]);
     }
   }
 }
@@ -92,7 +96,8 @@ class SoftmaxKernel : public Kernel {
       auto* y = static_cast<T*>(args.outputs[0]);
       const auto rows = [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
         with_simd([&]() TUTTI_INLINE {
-          for (std::int64_t row = begin; row < end; ++row) softmax_row(x + row * n_, y + row * n_, n_, is_log_);
+          for (std::int64_t row = begin; row < end; ++row)
+            softmax_row(x + row * n_, y + row * n_, n_, is_log_);
         });
       };
       const std::int64_t blocks = (inner_ + kColumns - 1) / kColumns;
@@ -101,7 +106,8 @@ class SoftmaxKernel : public Kernel {
           for (std::int64_t item = begin; item < end; ++item) {
             const std::int64_t first = item % blocks * kColumns;
             const std::int64_t at = item / blocks * n_ * inner_ + first;
-            softmax_columns(x + at, y + at, n_, inner_, std::min(kColumns, inner_ - first), is_log_);
+            softmax_columns(x + at, y + at, n_, inner_, std::min(kColumns, inner_ - first),
+                            is_log_);
           }
         });
       };
@@ -124,9 +130,10 @@ class SoftmaxKernel : public Kernel {
 };
 
 Result<std::unique_ptr<Kernel>> make_softmax(const KernelSpec& spec, CpuContext& context) {
-  return std::unique_ptr<Kernel>(std::make_unique<SoftmaxKernel>(
-      spec.inputs[0].dtype, spec.inputs[0].dims, static_cast<std::size_t>(spec.node.attr_int("axis")),
-      spec.node.type() == "LogSoftmax", context.pool));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<SoftmaxKernel>(spec.inputs[0].dtype, spec.inputs[0].dims,
+                                      static_cast<std::size_t>(spec.node.attr_int("axis")),
+                                      spec.node.type() == "LogSoftmax", context.pool));
 }
 
 }  // namespace

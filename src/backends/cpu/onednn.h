@@ -1,12 +1,14 @@
 // Our use of oneDNN: always one thread a call (we split the work ourselves), scratch memory ours,
-// errors as Status. oneDNN's wheel runs on OpenMP, whose thread count belongs to the calling thread.
+// errors as Status. oneDNN's wheel runs on OpenMP, whose thread count belongs to the calling
+// thread.
 #pragma once
 
 #include <omp.h>
 
-#include <oneapi/dnnl/dnnl.hpp>
 #include <string_view>
 #include <vector>
+
+#include <oneapi/dnnl/dnnl.hpp>
 
 #include "base/status.h"
 #include "base/tensor.h"

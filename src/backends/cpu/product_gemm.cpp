@@ -22,7 +22,8 @@ void append_activation(const std::string& name, dnnl::post_ops* ops) {
 Result<std::unique_ptr<Gemm>> Gemm::create(const GemmSpec& spec) {
   std::unique_ptr<Gemm> gemm(new Gemm(spec));
   TUTTI_RETURN_IF_ERROR(gemm->add_height(std::min(spec.rows, spec.block_rows)));
-  if (const std::int64_t rest = spec.rows % spec.block_rows; spec.rows > spec.block_rows && rest != 0) {
+  if (const std::int64_t rest = spec.rows % spec.block_rows;
+      spec.rows > spec.block_rows && rest != 0) {
     TUTTI_RETURN_IF_ERROR(gemm->add_height(rest));
   }
   return gemm;
@@ -37,7 +38,9 @@ Status Gemm::add_height(std::int64_t rows) {
                        spec_.transpose_b ? dnnl::memory::dims{1, spec_.b_stride}
                                          : dnnl::memory::dims{spec_.b_stride, 1});
     const Desc b_any({spec_.k, spec_.columns}, type, dnnl::memory::format_tag::any);
-    const Desc bias = spec_.has_bias ? Desc({1, spec_.columns}, type, dnnl::memory::dims{spec_.columns, 1}) : Desc();
+    const Desc bias = spec_.has_bias
+                          ? Desc({1, spec_.columns}, type, dnnl::memory::dims{spec_.columns, 1})
+                          : Desc();
     dnnl::post_ops ops;
     append_activation(spec_.activation, &ops);
     if (spec_.has_residual) ops.append_binary(dnnl::algorithm::binary_add, c);
@@ -61,7 +64,8 @@ Status Gemm::add_height(std::int64_t rows) {
       }
       if (packed == kAbsent) {
         pd = describe(b_any);
-        if (!is_usable(pd)) return unimplemented("no fast matrix product for ", dtype_name(spec_.dtype));
+        if (!is_usable(pd))
+          return unimplemented("no fast matrix product for ", dtype_name(spec_.dtype));
         const Desc format = pd.weights_desc();
         TUTTI_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                                reorder_onednn(engine_, b_plain, spec_.constant_b, format));
@@ -71,7 +75,8 @@ Status Gemm::add_height(std::int64_t rows) {
       }
     } else {
       pd = describe(b_plain);
-      if (!is_usable(pd)) return unimplemented("no fast matrix product for ", dtype_name(spec_.dtype));
+      if (!is_usable(pd))
+        return unimplemented("no fast matrix product for ", dtype_name(spec_.dtype));
     }
     packed_of_height_.push_back(packed);
     const dnnl::matmul primitive(pd);

@@ -17,13 +17,13 @@ struct GemmSpec {
   std::int64_t block_rows = 0;    // rows of one call; the last block has what is left
   std::int64_t k = 0;
   std::int64_t columns = 0;
-  bool transpose_b = false;       // B is [columns, k] in memory
-  std::int64_t b_stride = 0;      // elements between rows of B as it lies in memory
-  std::int64_t c_stride = 0;      // elements between rows of C
+  bool transpose_b = false;          // B is [columns, k] in memory
+  std::int64_t b_stride = 0;         // elements between rows of B as it lies in memory
+  std::int64_t c_stride = 0;         // elements between rows of C
   const void* constant_b = nullptr;  // packed when given
   bool has_bias = false;
-  bool has_residual = false;      // laid out as C
-  std::string activation;         // of the operator Linear
+  bool has_residual = false;  // laid out as C
+  std::string activation;     // of the operator Linear
   int workers = 1;
 };
 

@@ -49,10 +49,10 @@ class PlainProductKernel : public Kernel {
     const auto* b = static_cast<const std::byte*>(args.inputs[1]);
     auto* c = static_cast<std::byte*>(args.outputs[0]);
     for (std::size_t i = 0; i < p_.a_offsets.size(); ++i) {
-      TUTTI_RETURN_IF_ERROR(plain_product(p_.dtype, p_.rows, p_.k, p_.columns, p_.transpose_b,
-                                          a + p_.a_offsets[i] * size, b + p_.b_offsets[i] * size,
-                                          c + static_cast<std::int64_t>(i) * p_.rows * p_.columns * size,
-                                          pool_));
+      TUTTI_RETURN_IF_ERROR(
+          plain_product(p_.dtype, p_.rows, p_.k, p_.columns, p_.transpose_b,
+                        a + p_.a_offsets[i] * size, b + p_.b_offsets[i] * size,
+                        c + static_cast<std::int64_t>(i) * p_.rows * p_.columns * size, pool_));
     }
     if (!p_.has_bias && !p_.has_residual && p_.activation.empty()) return {};
     return plain_epilogue(p_.dtype, p_.batch() * p_.rows, p_.columns, p_.activation,
@@ -66,7 +66,8 @@ class PlainProductKernel : public Kernel {
 
 class GemmKernel : public Kernel {
  public:
-  static Result<std::unique_ptr<GemmKernel>> create(Product product, DType compute, ThreadPool* pool) {
+  static Result<std::unique_ptr<GemmKernel>> create(Product product, DType compute,
+                                                    ThreadPool* pool) {
     std::unique_ptr<GemmKernel> kernel(new GemmKernel(std::move(product), compute, pool));
     TUTTI_RETURN_IF_ERROR(kernel->prepare());
     return kernel;
@@ -89,7 +90,9 @@ class GemmKernel : public Kernel {
   };
 
   GemmKernel(Product product, DType compute, ThreadPool* pool)
-      : p_(std::move(product)), compute_(compute), pool_(pool),
+      : p_(std::move(product)),
+        compute_(compute),
+        pool_(pool),
         failures_(static_cast<std::size_t>(pool->size())) {}
   Status prepare();
   void choose_blocks();
@@ -161,7 +164,9 @@ Status GemmKernel::prepare() {
   }
   workspace_ = scratch_ * static_cast<std::size_t>(pool_->size());
   if (converts()) {
-    const auto bytes = [](std::int64_t count) { return align64(static_cast<std::size_t>(count) * sizeof(float)); };
+    const auto bytes = [](std::int64_t count) {
+      return align64(static_cast<std::size_t>(count) * sizeof(float));
+    };
     workspace_ += bytes(p_.a_elements) + bytes(constant == nullptr ? p_.b_elements : 0) +
                   bytes(p_.c_elements()) + bytes(p_.has_bias ? p_.columns : 0) +
                   bytes(p_.has_residual ? p_.c_elements() : 0);
@@ -207,7 +212,7 @@ Status GemmKernel::run(const KernelArgs& args) {
   for (const Status& status : failures_) TUTTI_RETURN_IF_ERROR(status);
   if (converts()) {
     from_floats(p_.dtype, reinterpret_cast<const float*>(run.c), args.outputs[0], p_.c_elements(),
-                       pool_);
+                pool_);
   }
   return {};
 }
@@ -225,8 +230,8 @@ Status GemmKernel::run_item(const Run& run, std::int64_t item, int worker) {
       worker, block, run.a + p_.a_offsets[matrix] * element,
       run.b == nullptr ? nullptr : run.b + b_offset * element,
       run.bias == nullptr ? nullptr : run.bias + column * element,
-      run.residual == nullptr ? nullptr : run.residual + c_offset * element, run.c + c_offset * element,
-      run.scratch + scratch_ * static_cast<std::size_t>(worker));
+      run.residual == nullptr ? nullptr : run.residual + c_offset * element,
+      run.c + c_offset * element, run.scratch + scratch_ * static_cast<std::size_t>(worker));
 }
 
 Result<std::unique_ptr<Kernel>> make_product(Product product, CpuContext& context) {
@@ -281,7 +286,8 @@ Result<std::unique_ptr<Kernel>> make_matmul(const KernelSpec& spec, CpuContext& 
   p.columns = b.back();
   p.a_elements = element_count(a);
   p.b_elements = element_count(b);
-  TUTTI_ASSIGN_OR_RETURN(const Dims batch, broadcast_dims(Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2)));
+  TUTTI_ASSIGN_OR_RETURN(
+      const Dims batch, broadcast_dims(Dims(a.begin(), a.end() - 2), Dims(b.begin(), b.end() - 2)));
   const std::int64_t matrices = element_count(batch);
   if (matrices == 0) return std::unique_ptr<Kernel>(std::make_unique<EmptyKernel>());
   if (element_count(Dims(b.begin(), b.end() - 2)) == 1) {
@@ -303,7 +309,8 @@ Result<std::unique_ptr<Kernel>> make_linear(const KernelSpec& spec, CpuContext& 
   p.transpose_b = spec.node.attr_int("transpose_w") != 0;
   p.k = x.back();
   p.columns = w[p.transpose_b ? 0 : 1];
-  if (w[p.transpose_b ? 1 : 0] != p.k) return invalid_argument("inner sizes differ: ", x, " and ", w);
+  if (w[p.transpose_b ? 1 : 0] != p.k)
+    return invalid_argument("inner sizes differ: ", x, " and ", w);
   p.rows = element_count(Dims(x.begin(), x.end() - 1));
   p.a_elements = element_count(x);
   p.b_elements = element_count(w);

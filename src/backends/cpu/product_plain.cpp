@@ -73,15 +73,17 @@ Status plain_product(DType dtype, std::int64_t rows, std::int64_t k, std::int64_
         product_rows<T>(begin, end, k, columns, b_row, b_column, static_cast<const T*>(a),
                         static_cast<const T*>(b), static_cast<T*>(c));
       };
-      const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, k * columns));
+      const std::int64_t grain =
+          std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, k * columns));
       pool->parallel_for(rows, grain, std::ref(body));
       return {};
     }
   });
 }
 
-Status plain_epilogue(DType dtype, std::int64_t rows, std::int64_t columns, std::string_view activation,
-                      const void* bias, const void* residual, void* c, ThreadPool* pool) {
+Status plain_epilogue(DType dtype, std::int64_t rows, std::int64_t columns,
+                      std::string_view activation, const void* bias, const void* residual, void* c,
+                      ThreadPool* pool) {
   return dispatch_dtype(dtype, [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     using C = ComputeType<T>;
@@ -106,7 +108,8 @@ Status plain_epilogue(DType dtype, std::int64_t rows, std::int64_t columns, std:
   });
 }
 
-void to_floats(DType dtype, const void* source, float* target, std::int64_t count, ThreadPool* pool) {
+void to_floats(DType dtype, const void* source, float* target, std::int64_t count,
+               ThreadPool* pool) {
   const auto body = [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
     if (dtype == DType::kBFloat16) {
       convert_to_float(static_cast<const BFloat16*>(source) + begin, target + begin, end - begin);
@@ -117,7 +120,8 @@ void to_floats(DType dtype, const void* source, float* target, std::int64_t coun
   pool->parallel_for(count, 16384, std::ref(body));
 }
 
-void from_floats(DType dtype, const float* source, void* target, std::int64_t count, ThreadPool* pool) {
+void from_floats(DType dtype, const float* source, void* target, std::int64_t count,
+                 ThreadPool* pool) {
   const auto body = [&](std::int64_t begin, std::int64_t end, int /*worker*/) {
     if (dtype == DType::kBFloat16) {
       convert_from_float(source + begin, static_cast<BFloat16*>(target) + begin, end - begin);

@@ -7,9 +7,11 @@ namespace tutti::cpu {
 namespace {
 
 // The place in the input that output position x samples, as ONNX's Resize defines it.
-double source_position(const std::string& mode, double x, std::int64_t in, std::int64_t out, double scale) {
+double source_position(const std::string& mode, double x, std::int64_t in, std::int64_t out,
+                       double scale) {
   const double length = scale * static_cast<double>(in);  // of the output, before rounding
-  if (mode == "align_corners") return length == 1 ? 0 : x * static_cast<double>(in - 1) / (length - 1);
+  if (mode == "align_corners")
+    return length == 1 ? 0 : x * static_cast<double>(in - 1) / (length - 1);
   if (mode == "asymmetric") return x / scale;
   if (mode == "pytorch_half_pixel" && length == 1) return -0.5;
   const double half_pixel = (x + 0.5) / scale - 0.5;
@@ -28,7 +30,8 @@ double cubic(double x, double a) {
 
 }  // namespace
 
-ResizeTaps make_resize_taps(const ResizeOptions& o, std::int64_t in, std::int64_t out, double scale) {
+ResizeTaps make_resize_taps(const ResizeOptions& o, std::int64_t in, std::int64_t out,
+                            double scale) {
   ResizeTaps taps;
   // A filter wider than the usual two or four positions averages what shrinking would skip.
   const double filter_scale = o.antialiases ? std::min(scale, 1.0) : 1.0;
@@ -36,7 +39,8 @@ ResizeTaps make_resize_taps(const ResizeOptions& o, std::int64_t in, std::int64_
   const auto first = o.mode == "nearest" ? 0 : static_cast<std::int64_t>(std::floor(-radius)) + 1;
   taps.count = o.mode == "nearest" ? 1 : 2 - 2 * first;
   for (std::int64_t x = 0; x < out; ++x) {
-    const double position = source_position(o.transformation, static_cast<double>(x), in, out, scale);
+    const double position =
+        source_position(o.transformation, static_cast<double>(x), in, out, scale);
     // ratio is in (0, 1]: of two equally near positions the left one counts.
     const double left = std::ceil(position) - 1;
     const double ratio = position - left;
@@ -46,7 +50,8 @@ ResizeTaps make_resize_taps(const ResizeOptions& o, std::int64_t in, std::int64_
       if (o.nearest_mode == "round_prefer_floor") is_right = ratio > 0.5;
       if (o.nearest_mode == "round_prefer_ceil") is_right = ratio >= 0.5;
       if (o.nearest_mode == "ceil") is_right = true;
-      taps.index.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(base + (is_right ? 1 : 0), 0, in - 1)));
+      taps.index.push_back(static_cast<std::int32_t>(
+          std::clamp<std::int64_t>(base + (is_right ? 1 : 0), 0, in - 1)));
       taps.weight.push_back(1);
       continue;
     }
@@ -56,12 +61,14 @@ ResizeTaps make_resize_taps(const ResizeOptions& o, std::int64_t in, std::int64_
       double weight = o.mode == "cubic" ? cubic(distance, o.cubic_coefficient)
                                         : std::max(0.0, 1 - std::abs(distance));
       if (o.excludes_outside && (base + i < 0 || base + i >= in)) weight = 0;
-      taps.index.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(base + i, 0, in - 1)));
+      taps.index.push_back(
+          static_cast<std::int32_t>(std::clamp<std::int64_t>(base + i, 0, in - 1)));
       taps.weight.push_back(weight);
       sum += weight;
     }
     if (o.excludes_outside || o.antialiases) {
-      for (std::int64_t i = 0; i < taps.count; ++i) taps.weight[taps.weight.size() - 1 - static_cast<std::size_t>(i)] /= sum;
+      for (std::int64_t i = 0; i < taps.count; ++i)
+        taps.weight[taps.weight.size() - 1 - static_cast<std::size_t>(i)] /= sum;
     }
   }
   return taps;

@@ -17,12 +17,13 @@ struct ResizeOptions {
 };
 
 struct ResizeTaps {
-  std::int64_t count = 0;            // for each output position
-  std::vector<std::int32_t> index;   // [out][count], within the input
-  std::vector<double> weight;        // [out][count]
+  std::int64_t count = 0;           // for each output position
+  std::vector<std::int32_t> index;  // [out][count], within the input
+  std::vector<double> weight;       // [out][count]
 };
 
 // `scale` is the one given or out / in. in and out are at least 1.
-ResizeTaps make_resize_taps(const ResizeOptions& options, std::int64_t in, std::int64_t out, double scale);
+ResizeTaps make_resize_taps(const ResizeOptions& options, std::int64_t in, std::int64_t out,
+                            double scale);
 
 }  // namespace tutti::cpu

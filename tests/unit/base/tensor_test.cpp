@@ -23,11 +23,11 @@ TEST(Half, EveryBitPatternSurvivesTheWayThroughFloat) {
 }
 
 TEST(Half, RoundsToNearestEvenAndOverflowsToInfinity) {
-  EXPECT_EQ(float_to_half_bits(1.0F + 0x1p-11F), 0x3c00);           // tie: to even, down
-  EXPECT_EQ(float_to_half_bits(1.0F + 3 * 0x1p-11F), 0x3c02);       // tie: to even, up
-  EXPECT_EQ(float_to_half_bits(65519.0F), 0x7bff);                  // largest finite
-  EXPECT_EQ(float_to_half_bits(65520.0F), 0x7c00);                  // rounds to infinity
-  EXPECT_EQ(float_to_half_bits(0x1p-25F), 0x0000);                  // tie below the subnormals
+  EXPECT_EQ(float_to_half_bits(1.0F + 0x1p-11F), 0x3c00);      // tie: to even, down
+  EXPECT_EQ(float_to_half_bits(1.0F + 3 * 0x1p-11F), 0x3c02);  // tie: to even, up
+  EXPECT_EQ(float_to_half_bits(65519.0F), 0x7bff);             // largest finite
+  EXPECT_EQ(float_to_half_bits(65520.0F), 0x7c00);             // rounds to infinity
+  EXPECT_EQ(float_to_half_bits(0x1p-25F), 0x0000);             // tie below the subnormals
   EXPECT_EQ(float_to_half_bits(0x1.8p-25F), 0x0001);
   EXPECT_EQ(float_to_half_bits(-0.0F), 0x8000);
 }

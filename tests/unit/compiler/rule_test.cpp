@@ -1,5 +1,6 @@
 // Every operator's layout rule against its kernel: each dimension of each value of a small graph is
-// seeded in turn, and the pieces must add up to the whole. A rule that promises too much shows here.
+// seeded in turn, and the pieces must add up to the whole. A rule that promises too much shows
+// here.
 #include "compiler_fixture.h"
 #include "spmd_interpreter.h"
 
@@ -56,7 +57,8 @@ const RuleCase kCases[] = {
      "%s = constant f32[8] data\n %b = constant f32[8] data\n"
      " %y = LayerNormalization(%x, %s, %b) {axis = 2, epsilon = 0.0009765625}"},
     {"RMSNorm", "%x: f32[m, n, 8]",
-     "%s = constant f32[8] data\n %y = RMSNormalization(%x, %s) {axis = 2, epsilon = 0.0009765625}"},
+     "%s = constant f32[8] data\n %y = RMSNormalization(%x, %s) {axis = 2, epsilon = "
+     "0.0009765625}"},
     {"GroupNorm", "%x: f32[m, 6, n]", "%y = GroupNorm(%x) {groups = 3, epsilon = 0.0009765625}"},
     {"Softmax", "%x: f32[m, n, 4]", "%y = Softmax(%x) {axis = 1}"},
     {"Attention", "%q: f32[2, 6, m, 4], %k: f32[2, 3, n, 4], %v: f32[2, 3, n, 8]",
@@ -122,7 +124,8 @@ TEST_P(RuleTest, PiecesAlongAnyDimensionGiveTheWhole) {
         Partitioned spmd = to_spmd(*graph, seeded);
         ASSERT_NE(spmd.graph, nullptr);
         model.main = std::move(spmd.graph);
-        for (const Value* input : whole->inputs()) model.inputs.push_back({input->name(), input->type()});
+        for (const Value* input : whole->inputs())
+          model.inputs.push_back({input->name(), input->type()});
         const auto found = interpreter.run(model, inputs);
         ASSERT_TRUE(found.ok()) << found.status().to_string() << "\n" << print(*model.main);
         for (const auto& outputs : *found) {

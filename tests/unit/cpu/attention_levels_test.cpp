@@ -1,20 +1,23 @@
 // Every instruction set that this machine has gives the same attention.
+#include "backends/cpu/attention_levels.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "backends/cpu/attention_levels.h"
 #include "backends/cpu/simd.h"
 #include "node_runner.h"
 
 namespace tutti::cpu {
 namespace {
 
-std::vector<float> attend(const attention::Functions& f, const AttentionShape& s, const AttentionData& inputs) {
+std::vector<float> attend(const attention::Functions& f, const AttentionShape& s,
+                          const AttentionData& inputs) {
   std::vector<float> keys(static_cast<std::size_t>(f.packed_key_floats(s)));
   std::vector<float> values(static_cast<std::size_t>(f.packed_value_floats(s)));
   std::vector<float> scratch(static_cast<std::size_t>(f.scratch_floats(s)));
-  std::vector<float> out(static_cast<std::size_t>(s.batch * s.kv_heads * s.group * s.queries * s.e));
+  std::vector<float> out(
+      static_cast<std::size_t>(s.batch * s.kv_heads * s.group * s.queries * s.e));
   AttentionData data = inputs;
   data.out = out.data();
   f.pack_keys(s, data.k, 0, f.panel_count(s), keys.data());
@@ -49,13 +52,16 @@ TEST(AttentionLevels, Agree) {
   const Tensor v = random_tensor({s.batch, s.kv_heads, s.keys, s.e}, 3);
   const Tensor mask = random_tensor({s.queries, s.keys}, 4);
   const AttentionData data{q.data(), k.data(), v.data(), mask.data(), nullptr, nullptr};
-  const std::vector<float> expected = attend(*attention::baseline::functions(DType::kFloat32), s, data);
+  const std::vector<float> expected =
+      attend(*attention::baseline::functions(DType::kFloat32), s, data);
   const auto expect_same = [&](const attention::Functions& f) {
     const std::vector<float> got = attend(f, s, data);
     for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 2e-6) << i;
   };
-  if (simd_level() != SimdLevel::kBaseline) expect_same(*attention::avx2::functions(DType::kFloat32));
-  if (simd_level() == SimdLevel::kAvx512) expect_same(*attention::avx512::functions(DType::kFloat32));
+  if (simd_level() != SimdLevel::kBaseline)
+    expect_same(*attention::avx2::functions(DType::kFloat32));
+  if (simd_level() == SimdLevel::kAvx512)
+    expect_same(*attention::avx512::functions(DType::kFloat32));
 }
 
 }  // namespace

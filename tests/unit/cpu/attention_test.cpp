@@ -28,11 +28,12 @@ struct AttentionCase {
 };
 
 Dims in_layout(const AttentionCase& c, std::int64_t heads, std::int64_t tokens, std::int64_t size) {
-  return c.layout == "bshd" ? Dims{c.batch, tokens, heads, size} : Dims{c.batch, heads, tokens, size};
+  return c.layout == "bshd" ? Dims{c.batch, tokens, heads, size}
+                            : Dims{c.batch, heads, tokens, size};
 }
 
-std::size_t at(const AttentionCase& c, std::int64_t heads, std::int64_t tokens, std::int64_t size, std::int64_t b,
-               std::int64_t h, std::int64_t t) {
+std::size_t at(const AttentionCase& c, std::int64_t heads, std::int64_t tokens, std::int64_t size,
+               std::int64_t b, std::int64_t h, std::int64_t t) {
   return static_cast<std::size_t>(
       (c.layout == "bshd" ? (b * tokens + t) * heads + h : (b * heads + h) * tokens + t) * size);
 }
@@ -49,7 +50,8 @@ Doubles attention(const AttentionCase& c, const Doubles& q, const Doubles& k, co
         Doubles scores(static_cast<std::size_t>(c.keys), -kInfinity);
         double most = -kInfinity;
         for (std::int64_t j = 0; j < c.keys; ++j) {
-          const auto length = c.key_lengths.empty() ? c.keys : c.key_lengths[static_cast<std::size_t>(b)];
+          const auto length =
+              c.key_lengths.empty() ? c.keys : c.key_lengths[static_cast<std::size_t>(b)];
           const auto offset = c.key_lengths.empty() ? c.causal_offset : length - c.queries;
           if (j >= length || (c.is_causal && j > i + offset)) continue;
           double sum = 0;
@@ -62,7 +64,8 @@ Doubles attention(const AttentionCase& c, const Doubles& q, const Doubles& k, co
           if (!full.empty()) {
             const std::int64_t index[4] = {b, h, i, j};
             std::int64_t place = 0;
-            for (std::size_t a = 0; a < 4; ++a) place = place * full[a] + (full[a] == 1 ? 0 : index[a]);
+            for (std::size_t a = 0; a < 4; ++a)
+              place = place * full[a] + (full[a] == 1 ? 0 : index[a]);
             const double m = mask[static_cast<std::size_t>(place)];
             sum = c.is_bool_mask ? (m != 0 ? sum : -kInfinity) : sum + m;
           }
@@ -123,11 +126,11 @@ void expect_attention(const AttentionCase& c, const Tensor& mask) {
   const auto result = run_node(run);
   ASSERT_TRUE(result.ok()) << result.status().to_string();
   const Doubles expected =
-      attention(c, run.inputs[0].to_doubles(), run.inputs[1].to_doubles(), run.inputs[2].to_doubles(),
-                mask.defined() ? mask.to_doubles() : Doubles());
+      attention(c, run.inputs[0].to_doubles(), run.inputs[1].to_doubles(),
+                run.inputs[2].to_doubles(), mask.defined() ? mask.to_doubles() : Doubles());
   EXPECT_LT(difference(result->outputs[0], expected), c.tolerance)
-      << str_cat(c.layout, " queries ", c.queries, " keys ", c.keys, " d ", c.d, " e ", c.e, " mask ", c.mask,
-                 " causal ", c.is_causal, " ", dtype_name(c.dtype));
+      << str_cat(c.layout, " queries ", c.queries, " keys ", c.keys, " d ", c.d, " e ", c.e,
+                 " mask ", c.mask, " causal ", c.is_causal, " ", dtype_name(c.dtype));
 }
 
 void expect_attention(const AttentionCase& c) { expect_attention(c, make_mask(c)); }
@@ -137,7 +140,8 @@ TEST(AttentionKernel, MatchesPlainLoopsForAllSizes) {
     for (const std::int64_t queries : {1, 11, 200}) {
       for (const std::int64_t keys : {1, 31, 33, 128, 300}) {
         for (const std::int64_t d : {4, 32, 40}) {
-          expect_attention({.batch = 2, .queries = queries, .keys = keys, .d = d, .e = d, .layout = layout});
+          expect_attention(
+              {.batch = 2, .queries = queries, .keys = keys, .d = d, .e = d, .layout = layout});
         }
       }
     }
@@ -145,13 +149,19 @@ TEST(AttentionKernel, MatchesPlainLoopsForAllSizes) {
 }
 
 TEST(AttentionKernel, TakesValuesOfAnotherSize) {
-  for (const std::int64_t e : {1, 15, 16, 17, 48, 64, 100}) expect_attention({.keys = 40, .d = 12, .e = e});
+  for (const std::int64_t e : {1, 15, 16, 17, 48, 64, 100})
+    expect_attention({.keys = 40, .d = 12, .e = e});
 }
 
 TEST(AttentionKernel, GroupsQueryHeads) {
   for (const std::int64_t kv_heads : {1, 2, 4, 12}) {
     for (const std::string layout : {"bhsd", "bshd"}) {
-      expect_attention({.batch = 2, .heads = 12, .kv_heads = kv_heads, .queries = 50, .keys = 70, .layout = layout,
+      expect_attention({.batch = 2,
+                        .heads = 12,
+                        .kv_heads = kv_heads,
+                        .queries = 50,
+                        .keys = 70,
+                        .layout = layout,
                         .threads = 3});
     }
   }
@@ -162,11 +172,16 @@ TEST(AttentionKernel, GroupsLargerThanATile) {
 }
 
 TEST(AttentionKernel, AddsMasksThatBroadcast) {
-  for (const Dims& mask : {Dims{2, 4, 9, 150}, Dims{2, 1, 1, 150}, Dims{9, 150}, Dims{150}, Dims{4, 9, 1}, Dims{1, 4, 9, 150},
-                           Dims{2, 1, 9, 150}, Dims{1}}) {
+  for (const Dims& mask : {Dims{2, 4, 9, 150}, Dims{2, 1, 1, 150}, Dims{9, 150}, Dims{150},
+                           Dims{4, 9, 1}, Dims{1, 4, 9, 150}, Dims{2, 1, 9, 150}, Dims{1}}) {
     for (const bool is_bool : {false, true}) {
       for (const std::string layout : {"bhsd", "bshd"}) {
-        expect_attention({.batch = 2, .heads = 4, .queries = 9, .keys = 150, .layout = layout, .mask = mask,
+        expect_attention({.batch = 2,
+                          .heads = 4,
+                          .queries = 9,
+                          .keys = 150,
+                          .layout = layout,
+                          .mask = mask,
                           .is_bool_mask = is_bool});
       }
     }
@@ -176,7 +191,8 @@ TEST(AttentionKernel, AddsMasksThatBroadcast) {
 TEST(AttentionKernel, GivesZerosWhereEverythingIsMasked) {
   const AttentionCase c{.queries = 3, .keys = 200, .mask = {3, 200}, .is_bool_mask = true};
   Tensor mask = *Tensor::allocate(DType::kBool, {3, 200});
-  for (std::int64_t i = 0; i < 600; ++i) mask.mutable_data_as<bool>()[i] = i >= 200;  // row 0 sees nothing
+  for (std::int64_t i = 0; i < 600; ++i)
+    mask.mutable_data_as<bool>()[i] = i >= 200;  // row 0 sees nothing
   expect_attention(c, mask);
   AttentionCase d = c;
   d.is_bool_mask = false;
@@ -196,15 +212,21 @@ TEST(AttentionKernel, SeesNothingInTheFirstBlockOfKeys) {
 
 TEST(AttentionKernel, IsCausal) {
   for (const std::int64_t offset : {0, 3, -2, 200}) {
-    expect_attention({.queries = 150, .keys = 170, .is_causal = true, .causal_offset = offset, .threads = 2});
-    expect_attention({.queries = 7, .keys = 170, .layout = "bshd", .is_causal = true, .causal_offset = offset,
+    expect_attention(
+        {.queries = 150, .keys = 170, .is_causal = true, .causal_offset = offset, .threads = 2});
+    expect_attention({.queries = 7,
+                      .keys = 170,
+                      .layout = "bshd",
+                      .is_causal = true,
+                      .causal_offset = offset,
                       .mask = {7, 170}});
   }
 }
 
 TEST(AttentionKernel, TakesKeyLengths) {
   expect_attention({.batch = 3, .queries = 4, .keys = 140, .key_lengths = {140, 0, 33}});
-  expect_attention({.batch = 3, .queries = 4, .keys = 140, .is_causal = true, .key_lengths = {140, 2, 33}});
+  expect_attention(
+      {.batch = 3, .queries = 4, .keys = 140, .is_causal = true, .key_lengths = {140, 2, 33}});
   expect_attention({.batch = 2, .queries = 4, .keys = 20, .key_lengths = {-5, 999}});
 }
 
@@ -219,8 +241,14 @@ TEST(AttentionKernel, KeepsItsHeadWithLargeScores) {
 
 TEST(AttentionKernel, ComputesInEveryType) {
   for (const std::string layout : {"bhsd", "bshd"}) {
-    AttentionCase c{.heads = 4, .queries = 30, .keys = 140, .d = 20, .e = 24, .layout = layout,
-                    .mask = {1, 4, 30, 140}, .threads = 2};
+    AttentionCase c{.heads = 4,
+                    .queries = 30,
+                    .keys = 140,
+                    .d = 20,
+                    .e = 24,
+                    .layout = layout,
+                    .mask = {1, 4, 30, 140},
+                    .threads = 2};
     c.dtype = DType::kFloat64;
     c.tolerance = 1e-13;
     expect_attention(c);
@@ -250,7 +278,8 @@ TEST(AttentionKernel, NeverHoldsTheScores) {
               4};
   auto result = run_node(run);
   ASSERT_TRUE(result.ok()) << result.status().to_string();
-  // Keys and values once more, packed, and a tile a thread; the scores would take 8 GB for all queries.
+  // Keys and values once more, packed, and a tile a thread; the scores would take 8 GB for all
+  // queries.
   EXPECT_LT(result->workspace_bytes, std::size_t{80} << 20);
 }
 

@@ -1,5 +1,5 @@
-// Conv, ConvTranspose and Pool against plain loops in double. ConvTranspose is checked by scattering,
-// where the kernels gather.
+// Conv, ConvTranspose and Pool against plain loops in double. ConvTranspose is checked by
+// scattering, where the kernels gather.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +48,8 @@ std::size_t flat(const Dims& sizes, const Dims& at) {
 }
 
 // Pairs (input position, output position) that kernel position k joins, as either operator sees it.
-Doubles convolve(const ConvCase& c, const Tensor& x, const Tensor& w, const Tensor& bias, const Dims& y_dims) {
+Doubles convolve(const ConvCase& c, const Tensor& x, const Tensor& w, const Tensor& bias,
+                 const Dims& y_dims) {
   const std::size_t rank = c.kernel.size();
   const Dims space(c.x.begin() + 2, c.x.end());
   const Dims out_space(y_dims.begin() + 2, y_dims.end());
@@ -75,8 +76,9 @@ Doubles convolve(const ConvCase& c, const Tensor& x, const Tensor& w, const Tens
           const std::int64_t g = o / (c.out / c.group);
           for (std::int64_t i = 0; i < channels / c.group; ++i) {
             const std::int64_t channel = g * (channels / c.group) + i;
-            const std::int64_t row = c.transposed ? channel * (c.out / c.group) + o % (c.out / c.group)
-                                                  : o * (channels / c.group) + i;
+            const std::int64_t row = c.transposed
+                                         ? channel * (c.out / c.group) + o % (c.out / c.group)
+                                         : o * (channels / c.group) + i;
             y[static_cast<std::size_t>(n * c.out + o) * out_size + out_at] +=
                 xs[static_cast<std::size_t>(n * channels + channel) * in_size + in_at] *
                 ws[static_cast<std::size_t>(row) * kernel_size + flat(c.kernel, k)];
@@ -97,7 +99,8 @@ void expect_conv(const ConvCase& c) {
   const Tensor x = converted(random_tensor(c.x, 1), c.dtype);
   const Tensor w = converted(random_tensor(w_dims, 2, 0.5), c.dtype);
   const Tensor bias = c.bias ? converted(random_tensor({c.out}, 3), c.dtype) : Tensor();
-  NodeRun run{c.transposed ? "ConvTranspose" : "Conv", {x, w, bias}, {{"group", c.group}}, {}, c.threads};
+  NodeRun run{
+      c.transposed ? "ConvTranspose" : "Conv", {x, w, bias}, {{"group", c.group}}, {}, c.threads};
   if (!c.strides.empty()) run.attributes["strides"] = c.strides;
   if (!c.pads.empty()) run.attributes["pads"] = c.pads;
   if (!c.dilations.empty()) run.attributes["dilations"] = c.dilations;
@@ -107,50 +110,94 @@ void expect_conv(const ConvCase& c) {
   ASSERT_TRUE(result.ok()) << result.status().to_string();
   const Doubles expected = convolve(c, x, w, bias, result->outputs[0].dims());
   EXPECT_LT(difference(result->outputs[0], expected), c.tolerance)
-      << str_cat(c.transposed ? "transposed " : "", c.x, " -> ", result->outputs[0].dims(), " kernel ", c.kernel,
-                 " strides ", c.strides, " pads ", c.pads, " dilations ", c.dilations, " group ", c.group, " ",
-                 dtype_name(c.dtype), " threads ", c.threads);
+      << str_cat(c.transposed ? "transposed " : "", c.x, " -> ", result->outputs[0].dims(),
+                 " kernel ", c.kernel, " strides ", c.strides, " pads ", c.pads, " dilations ",
+                 c.dilations, " group ", c.group, " ", dtype_name(c.dtype), " threads ", c.threads);
 }
 
 TEST(ConvKernel, ConvolvesOneTwoAndThreeDimensions) {
   for (const int threads : {1, 3}) {
     expect_conv({.x = {2, 3, 50}, .kernel = {5}, .pads = {2, 2}, .threads = threads});
-    expect_conv({.x = {2, 3, 33, 20}, .out = 17, .kernel = {3, 3}, .pads = {1, 1, 1, 1}, .threads = threads});
-    expect_conv({.x = {1, 16, 33, 20}, .out = 32, .kernel = {3, 3}, .pads = {1, 1, 1, 1}, .threads = threads});
-    expect_conv({.x = {1, 8, 5, 24, 9}, .out = 8, .kernel = {3, 3, 3}, .pads = {1, 1, 1, 1, 1, 1}, .threads = threads});
-    expect_conv({.x = {1, 8, 40, 6, 5}, .out = 8, .kernel = {3, 1, 1}, .pads = {2, 0, 0, 0, 0, 0}, .threads = threads});
+    expect_conv({.x = {2, 3, 33, 20},
+                 .out = 17,
+                 .kernel = {3, 3},
+                 .pads = {1, 1, 1, 1},
+                 .threads = threads});
+    expect_conv({.x = {1, 16, 33, 20},
+                 .out = 32,
+                 .kernel = {3, 3},
+                 .pads = {1, 1, 1, 1},
+                 .threads = threads});
+    expect_conv({.x = {1, 8, 5, 24, 9},
+                 .out = 8,
+                 .kernel = {3, 3, 3},
+                 .pads = {1, 1, 1, 1, 1, 1},
+                 .threads = threads});
+    expect_conv({.x = {1, 8, 40, 6, 5},
+                 .out = 8,
+                 .kernel = {3, 1, 1},
+                 .pads = {2, 0, 0, 0, 0, 0},
+                 .threads = threads});
     expect_conv({.x = {1, 32, 16, 16}, .out = 64, .kernel = {1, 1}, .threads = threads});
   }
 }
 
 TEST(ConvKernel, StridesDilatesAndPadsUnevenly) {
   for (const int threads : {1, 2}) {
-    expect_conv({.x = {1, 4, 30, 31}, .kernel = {3, 3}, .strides = {2, 2}, .pads = {0, 0, 1, 1}, .threads = threads});
-    expect_conv({.x = {1, 4, 30, 31}, .kernel = {3, 2}, .strides = {3, 1}, .pads = {2, 1, 0, 0}, .threads = threads});
-    expect_conv({.x = {1, 4, 30, 31}, .kernel = {3, 3}, .pads = {4, 4, 4, 4}, .dilations = {4, 4}, .threads = threads});
+    expect_conv({.x = {1, 4, 30, 31},
+                 .kernel = {3, 3},
+                 .strides = {2, 2},
+                 .pads = {0, 0, 1, 1},
+                 .threads = threads});
+    expect_conv({.x = {1, 4, 30, 31},
+                 .kernel = {3, 2},
+                 .strides = {3, 1},
+                 .pads = {2, 1, 0, 0},
+                 .threads = threads});
+    expect_conv({.x = {1, 4, 30, 31},
+                 .kernel = {3, 3},
+                 .pads = {4, 4, 4, 4},
+                 .dilations = {4, 4},
+                 .threads = threads});
     expect_conv({.x = {1, 4, 6, 6}, .kernel = {1, 1}, .strides = {2, 2}, .threads = threads});
-    expect_conv({.x = {1, 4, 3, 3}, .kernel = {3, 3}, .pads = {5, 5, 5, 5}, .threads = threads});  // rows of padding
+    expect_conv({.x = {1, 4, 3, 3},
+                 .kernel = {3, 3},
+                 .pads = {5, 5, 5, 5},
+                 .threads = threads});  // rows of padding
   }
 }
 
 TEST(ConvKernel, Groups) {
   expect_conv({.x = {2, 8, 12, 12}, .out = 12, .kernel = {3, 3}, .pads = {1, 1, 1, 1}, .group = 4});
-  expect_conv({.x = {2, 32, 12, 12}, .out = 32, .kernel = {3, 3}, .pads = {1, 1, 1, 1}, .group = 32, .threads = 2});
+  expect_conv({.x = {2, 32, 12, 12},
+               .out = 32,
+               .kernel = {3, 3},
+               .pads = {1, 1, 1, 1},
+               .group = 32,
+               .threads = 2});
   expect_conv({.x = {1, 6, 20}, .out = 6, .kernel = {4}, .group = 3, .bias = false});
 }
 
 TEST(ConvKernel, TakesWeightsThatAreNoConstants) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    expect_conv({.x = {2, 16, 20, 12}, .out = 24, .kernel = {3, 3}, .pads = {1, 1, 1, 1}, .constant = false,
-                 .dtype = dtype, .threads = 2, .tolerance = dtype == DType::kFloat32 ? 2e-5 : 5e-2});
+    expect_conv({.x = {2, 16, 20, 12},
+                 .out = 24,
+                 .kernel = {3, 3},
+                 .pads = {1, 1, 1, 1},
+                 .constant = false,
+                 .dtype = dtype,
+                 .threads = 2,
+                 .tolerance = dtype == DType::kFloat32 ? 2e-5 : 5e-2});
   }
 }
 
 TEST(ConvKernel, ComputesInEveryType) {
   const ConvCase c{.x = {1, 16, 20, 12}, .out = 24, .kernel = {3, 3}, .pads = {1, 1, 1, 1}};
   for (const bool transposed : {false, true}) {
-    for (const auto& [dtype, tolerance] : {std::pair{DType::kFloat64, 1e-13}, {DType::kFloat16, 1e-2},
-                                           {DType::kBFloat16, 1e-1}, {DType::kInt32, 1e-15}}) {
+    for (const auto& [dtype, tolerance] : {std::pair{DType::kFloat64, 1e-13},
+                                           {DType::kFloat16, 1e-2},
+                                           {DType::kBFloat16, 1e-1},
+                                           {DType::kInt32, 1e-15}}) {
       ConvCase one = c;
       one.dtype = dtype;
       one.tolerance = tolerance;
@@ -167,18 +214,49 @@ TEST(ConvKernel, TakesEmptyOperands) {
 
 TEST(ConvTransposeKernel, SpreadsTheInput) {
   for (const int threads : {1, 3}) {
-    expect_conv({.x = {2, 8, 20}, .out = 6, .kernel = {4}, .strides = {2}, .pads = {1, 1}, .transposed = true,
+    expect_conv({.x = {2, 8, 20},
+                 .out = 6,
+                 .kernel = {4},
+                 .strides = {2},
+                 .pads = {1, 1},
+                 .transposed = true,
                  .threads = threads});
-    expect_conv({.x = {1, 16, 24, 10}, .out = 16, .kernel = {3, 3}, .strides = {2, 2}, .pads = {1, 1, 1, 1},
-                 .output_padding = {1, 1}, .transposed = true, .threads = threads});
-    expect_conv({.x = {1, 16, 24, 10}, .out = 16, .kernel = {2, 2}, .strides = {2, 2}, .transposed = true,
+    expect_conv({.x = {1, 16, 24, 10},
+                 .out = 16,
+                 .kernel = {3, 3},
+                 .strides = {2, 2},
+                 .pads = {1, 1, 1, 1},
+                 .output_padding = {1, 1},
+                 .transposed = true,
                  .threads = threads});
-    expect_conv({.x = {1, 4, 3, 20, 5}, .out = 8, .kernel = {3, 3, 3}, .strides = {1, 2, 3}, .pads = {1, 0, 1, 0, 1, 0},
-                 .transposed = true, .threads = threads});
-    expect_conv({.x = {1, 4, 12, 12}, .out = 8, .kernel = {3, 3}, .strides = {2, 1}, .dilations = {2, 3}, .group = 2,
-                 .transposed = true, .threads = threads});
-    expect_conv({.x = {1, 4, 6, 6}, .out = 4, .kernel = {1, 1}, .strides = {3, 3}, .output_padding = {2, 2},
-                 .transposed = true, .threads = threads});  // stride beyond the kernel
+    expect_conv({.x = {1, 16, 24, 10},
+                 .out = 16,
+                 .kernel = {2, 2},
+                 .strides = {2, 2},
+                 .transposed = true,
+                 .threads = threads});
+    expect_conv({.x = {1, 4, 3, 20, 5},
+                 .out = 8,
+                 .kernel = {3, 3, 3},
+                 .strides = {1, 2, 3},
+                 .pads = {1, 0, 1, 0, 1, 0},
+                 .transposed = true,
+                 .threads = threads});
+    expect_conv({.x = {1, 4, 12, 12},
+                 .out = 8,
+                 .kernel = {3, 3},
+                 .strides = {2, 1},
+                 .dilations = {2, 3},
+                 .group = 2,
+                 .transposed = true,
+                 .threads = threads});
+    expect_conv({.x = {1, 4, 6, 6},
+                 .out = 4,
+                 .kernel = {1, 1},
+                 .strides = {3, 3},
+                 .output_padding = {2, 2},
+                 .transposed = true,
+                 .threads = threads});  // stride beyond the kernel
   }
 }
 

@@ -96,7 +96,8 @@ Tensor random_tensor(Dims dims, unsigned seed, double spread) {
   Tensor tensor = *Tensor::allocate(DType::kFloat32, std::move(dims));
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal(0.0f, static_cast<float>(spread));
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) tensor.mutable_data_as<float>()[i] = normal(generator);
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i)
+    tensor.mutable_data_as<float>()[i] = normal(generator);
   return tensor;
 }
 

@@ -22,8 +22,8 @@ double tolerance_of(DType dtype) {
 
 const DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
 
-void expect_trailing_norm(const std::string& type, const Dims& dims, std::size_t axis, bool scale, bool bias,
-                          DType dtype, double shift = 0.0) {
+void expect_trailing_norm(const std::string& type, const Dims& dims, std::size_t axis, bool scale,
+                          bool bias, DType dtype, double shift = 0.0) {
   const bool is_layer = type == "LayerNormalization";
   Tensor source = random_tensor(dims, 1);
   for (std::int64_t i = 0; i < source.element_count(); ++i) {
@@ -43,7 +43,8 @@ void expect_trailing_norm(const std::string& type, const Dims& dims, std::size_t
   for (std::size_t row = 0; n > 0 && row < xs.size() / n; ++row) {
     double mean = 0;
     double square = 0;
-    for (std::size_t i = 0; i < n && is_layer; ++i) mean += xs[row * n + i] / static_cast<double>(n);
+    for (std::size_t i = 0; i < n && is_layer; ++i)
+      mean += xs[row * n + i] / static_cast<double>(n);
     for (std::size_t i = 0; i < n; ++i) {
       square += (xs[row * n + i] - mean) * (xs[row * n + i] - mean) / static_cast<double>(n);
     }
@@ -97,16 +98,19 @@ void expect_group_norm(const Dims& dims, std::int64_t groups, bool scale, bool b
     double mean = 0;
     double square = 0;
     for (std::size_t i = 0; i < n; ++i) mean += xs[g * n + i] / static_cast<double>(n);
-    for (std::size_t i = 0; i < n; ++i) square += std::pow(xs[g * n + i] - mean, 2) / static_cast<double>(n);
+    for (std::size_t i = 0; i < n; ++i)
+      square += std::pow(xs[g * n + i] - mean, 2) / static_cast<double>(n);
     for (std::size_t i = 0; i < n; ++i) {
-      const std::size_t channel = (g * n + i) / static_cast<std::size_t>(space) % static_cast<std::size_t>(dims[1]);
+      const std::size_t channel =
+          (g * n + i) / static_cast<std::size_t>(space) % static_cast<std::size_t>(dims[1]);
       double y = (xs[g * n + i] - mean) / std::sqrt(square + 1e-5);
       if (scale) y *= s.to_doubles()[channel];
       if (bias) y += b.to_doubles()[channel];
       expected.push_back(y);
     }
   }
-  EXPECT_LT(difference(result->outputs[0], expected), tolerance_of(dtype)) << str_cat(dims, " groups ", groups);
+  EXPECT_LT(difference(result->outputs[0], expected), tolerance_of(dtype))
+      << str_cat(dims, " groups ", groups);
 }
 
 TEST(NormKernels, NormaliseGroupsOfChannels) {
@@ -140,14 +144,16 @@ void expect_softmax(const std::string& type, const Tensor& x, std::size_t axis, 
       expected[start + i * stride] = type == "Softmax" ? std::exp(log) : log;
     }
   }
-  EXPECT_LT(difference(result->outputs[0], expected), tolerance) << type << str_cat(dims, " axis ", axis);
+  EXPECT_LT(difference(result->outputs[0], expected), tolerance)
+      << type << str_cat(dims, " axis ", axis);
 }
 
 TEST(SoftmaxKernel, SumsToOneAlongAnyAxis) {
   for (const DType dtype : kTypes) {
     for (const char* type : {"Softmax", "LogSoftmax"}) {
       for (const std::size_t axis : {0, 1, 2}) {
-        expect_softmax(type, converted(random_tensor({5, 33, 70}, 1, 4.0), dtype), axis, tolerance_of(dtype));
+        expect_softmax(type, converted(random_tensor({5, 33, 70}, 1, 4.0), dtype), axis,
+                       tolerance_of(dtype));
       }
       expect_softmax(type, converted(random_tensor({1, 1}, 1), dtype), 1, tolerance_of(dtype));
     }

@@ -32,14 +32,16 @@ Doubles matmul(const Tensor& a, const Tensor& b, const Dims& out) {
     return offset;
   };
   Doubles result;
-  for (std::int64_t matrix = 0; matrix < element_count(out) / std::max<std::int64_t>(1, m * n); ++matrix) {
+  for (std::int64_t matrix = 0; matrix < element_count(out) / std::max<std::int64_t>(1, m * n);
+       ++matrix) {
     const std::int64_t p = start(a, matrix);
     const std::int64_t q = start(b, matrix);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (std::int64_t c = 0; c < k; ++c) {
-          sum += x[static_cast<std::size_t>(p + i * k + c)] * y[static_cast<std::size_t>(q + c * n + j)];
+          sum += x[static_cast<std::size_t>(p + i * k + c)] *
+                 y[static_cast<std::size_t>(q + c * n + j)];
         }
         result.push_back(sum);
       }
@@ -48,8 +50,8 @@ Doubles matmul(const Tensor& a, const Tensor& b, const Dims& out) {
   return result;
 }
 
-void expect_matmul(const Dims& a_dims, const Dims& b_dims, DType dtype, double tolerance, bool is_constant = false,
-                   int threads = 1) {
+void expect_matmul(const Dims& a_dims, const Dims& b_dims, DType dtype, double tolerance,
+                   bool is_constant = false, int threads = 1) {
   const Tensor a = converted(random_tensor(a_dims, 1), dtype);
   const Tensor b = converted(random_tensor(b_dims, 2), dtype);
   NodeRun run{"MatMul", {a, b}, {}, {}, threads};
@@ -102,7 +104,8 @@ TEST(MatMulKernel, TakesEmptyOperands) {
 double activate(const std::string& name, double x) {
   if (name == "relu") return std::max(x, 0.0);
   if (name == "gelu") return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-  if (name == "gelu_tanh") return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  if (name == "gelu_tanh")
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
   if (name == "silu") return x / (1 + std::exp(-x));
   if (name == "sigmoid") return 1 / (1 + std::exp(-x));
   if (name == "tanh") return std::tanh(x);
@@ -127,7 +130,8 @@ void expect_linear(const LinearCase& c) {
   Dims out = c.x;
   out.back() = c.n;
   const Tensor x = converted(random_tensor(c.x, 1), c.dtype);
-  const Tensor w = converted(random_tensor(c.transpose ? Dims{c.n, k} : Dims{k, c.n}, 2, 0.3), c.dtype);
+  const Tensor w =
+      converted(random_tensor(c.transpose ? Dims{c.n, k} : Dims{k, c.n}, 2, 0.3), c.dtype);
   const Tensor bias = c.bias ? converted(random_tensor({c.n}, 3), c.dtype) : Tensor();
   const Tensor residual = c.residual ? converted(random_tensor(out, 4), c.dtype) : Tensor();
   NodeRun run{"Linear", {x, w, bias, residual}, {}, {}, c.threads};
@@ -154,16 +158,20 @@ void expect_linear(const LinearCase& c) {
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += rs[i];
   }
   EXPECT_LT(difference(result->outputs[0], expected), c.tolerance)
-      << str_cat(c.x, " n ", c.n, " transpose ", c.transpose, " residual ", c.residual, " ", c.activation, " ",
-                 dtype_name(c.dtype), " threads ", c.threads);
+      << str_cat(c.x, " n ", c.n, " transpose ", c.transpose, " residual ", c.residual, " ",
+                 c.activation, " ", dtype_name(c.dtype), " threads ", c.threads);
 }
 
 TEST(LinearKernel, AddsBiasActivatesThenAddsResidual) {
   for (const char* activation : {"", "relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"}) {
     for (const bool residual : {false, true}) {
       expect_linear({.x = {2, 33, 24}, .n = 40, .residual = residual, .activation = activation});
-      expect_linear({.x = {2, 33, 24}, .n = 40, .residual = residual, .activation = activation,
-                     .dtype = DType::kFloat64, .tolerance = 1e-13});
+      expect_linear({.x = {2, 33, 24},
+                     .n = 40,
+                     .residual = residual,
+                     .activation = activation,
+                     .dtype = DType::kFloat64,
+                     .tolerance = 1e-13});
     }
   }
 }
@@ -172,7 +180,11 @@ TEST(LinearKernel, TakesWeightsEitherWayConstantOrNot) {
   for (const bool transpose : {false, true}) {
     for (const bool constant : {false, true}) {
       for (const bool bias : {false, true}) {
-        expect_linear({.x = {65, 96}, .n = 80, .transpose = transpose, .bias = bias, .constant = constant,
+        expect_linear({.x = {65, 96},
+                       .n = 80,
+                       .transpose = transpose,
+                       .bias = bias,
+                       .constant = constant,
                        .threads = 2});
       }
     }
@@ -181,8 +193,9 @@ TEST(LinearKernel, TakesWeightsEitherWayConstantOrNot) {
 
 TEST(LinearKernel, SharesOutRowsAndColumns) {
   for (const int threads : {2, 3, 5}) {
-    expect_linear({.x = {1, 700, 64}, .n = 96, .activation = "silu", .threads = threads});   // rows, uneven
-    expect_linear({.x = {2, 512}, .n = 1536, .activation = "silu", .threads = threads});     // columns
+    expect_linear(
+        {.x = {1, 700, 64}, .n = 96, .activation = "silu", .threads = threads});  // rows, uneven
+    expect_linear({.x = {2, 512}, .n = 1536, .activation = "silu", .threads = threads});  // columns
     expect_linear({.x = {2, 512}, .n = 1000, .transpose = true, .threads = threads});
     expect_linear({.x = {2, 512}, .n = 1000, .residual = true, .threads = threads});
   }
@@ -190,10 +203,22 @@ TEST(LinearKernel, SharesOutRowsAndColumns) {
 
 TEST(LinearKernel, ComputesInSixteenBits) {
   for (const bool constant : {false, true}) {
-    expect_linear({.x = {70, 64}, .n = 48, .residual = true, .activation = "gelu", .dtype = DType::kFloat16,
-                   .constant = constant, .threads = 2, .tolerance = 1e-2});
-    expect_linear({.x = {70, 64}, .n = 48, .residual = true, .activation = "gelu", .dtype = DType::kBFloat16,
-                   .constant = constant, .threads = 2, .tolerance = 1e-1});
+    expect_linear({.x = {70, 64},
+                   .n = 48,
+                   .residual = true,
+                   .activation = "gelu",
+                   .dtype = DType::kFloat16,
+                   .constant = constant,
+                   .threads = 2,
+                   .tolerance = 1e-2});
+    expect_linear({.x = {70, 64},
+                   .n = 48,
+                   .residual = true,
+                   .activation = "gelu",
+                   .dtype = DType::kBFloat16,
+                   .constant = constant,
+                   .threads = 2,
+                   .tolerance = 1e-1});
   }
 }
 

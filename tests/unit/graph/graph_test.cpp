@@ -80,8 +80,7 @@ TEST_F(GraphTest, TheFirstErrorSticksAndNamesNodeAndCause) {
   Value* bad = b_.op("Plus", {x, z});
   EXPECT_EQ(bad, nullptr);
   EXPECT_EQ(b_.op("Copy", {bad}), nullptr);
-  EXPECT_EQ(b_.status().message(),
-            "node 'block.1/add' (Plus): input shapes [t, 4] and [3] differ");
+  EXPECT_EQ(b_.status().message(), "node 'block.1/add' (Plus): input shapes [t, 4] and [3] differ");
   EXPECT_TRUE(graph_.nodes().empty());
 }
 

@@ -16,8 +16,8 @@ TEST(Mesh, LastAxisVariesFastest) {
 }
 
 TEST(Mesh, RefusesWhatIsNoMesh) {
-  for (const char* text : {"cp", "cp=", "cp=0", "cp=-1", "cp=2x", "=2", "cp=2,cp=2", "cp=2,", "1a=2",
-                           "cp=99999", "a b=2"}) {
+  for (const char* text : {"cp", "cp=", "cp=0", "cp=-1", "cp=2x", "=2", "cp=2,cp=2", "cp=2,",
+                           "1a=2", "cp=99999", "a b=2"}) {
     EXPECT_FALSE(Mesh::parse(text).ok()) << text;
   }
   EXPECT_EQ(Mesh::parse("")->num_ranks(), 1);

@@ -11,21 +11,24 @@ AttributeMap options(std::string layout, bool is_causal = false) {
 }
 
 TEST(AttentionFactors, PassBatchHeadsAndQueriesWithHeadsFirst) {
-  CoreNode node("Attention", {"f32[b, 8, s, 64]", "f32[b, 4, t, 64]", "f32[b, 4, t, 32]"}, options("bhsd"));
+  CoreNode node("Attention", {"f32[b, 8, s, 64]", "f32[b, 4, t, 64]", "f32[b, 4, t, 32]"},
+                options("bhsd"));
   EXPECT_EQ(node.type(), "f32[b, 8, s, 32]");
   EXPECT_EQ(node.factors(), "(b (g r) s d!),(b g t! d!),(b g t! e!)->(b (g r) s e!)");
   EXPECT_EQ(node.flops(), "1536*b*s*t");
 }
 
 TEST(AttentionFactors, PassTheSameWithTokensFirst) {
-  CoreNode node("Attention", {"f32[b, s, 8, 64]", "f32[b, t, 4, 64]", "f32[b, t, 4, 64]"}, options("bshd"));
+  CoreNode node("Attention", {"f32[b, s, 8, 64]", "f32[b, t, 4, 64]", "f32[b, t, 4, 64]"},
+                options("bshd"));
   EXPECT_EQ(node.type(), "f32[b, s, 8, 64]");
   EXPECT_EQ(node.factors(), "(b s (g r) d!),(b t! g d!),(b t! g e!)->(b s (g r) e!)");
 }
 
 TEST(AttentionFactors, KeepQueriesWholeWhenCausal) {
   EXPECT_EQ(CoreNode("Attention", {"f32[b, 2, s, 4]", "f32[b, 2, s, 4]", "f32[b, 2, s, 4]"},
-                     options("bhsd", true)).factors(),
+                     options("bhsd", true))
+                .factors(),
             "(b g s! d!),(b g t! d!),(b g t! e!)->(b g s! e!)");
 }
 
@@ -51,10 +54,12 @@ TEST(AttentionTypes, NameOperandsThatDoNotFit) {
     return CoreNode("Attention", std::move(inputs), options("bhsd")).error();
   };
   EXPECT_EQ(error({"f32[1, 6, 5, 4]", "f32[1, 4, 7, 4]", "f32[1, 4, 7, 4]"}),
-            "query heads are no multiple of the key/value heads: q is f32[1, 6, 5, 4], k is f32[1, 4, 7, 4], "
+            "query heads are no multiple of the key/value heads: q is f32[1, 6, 5, 4], k is f32[1, "
+            "4, 7, 4], "
             "v is f32[1, 4, 7, 4], layout bhsd");
   EXPECT_EQ(error({"f32[1, 4, 5, 4]", "f32[1, 4, 7, 8]", "f32[1, 4, 7, 8]"}),
-            "q and k differ in head size: q is f32[1, 4, 5, 4], k is f32[1, 4, 7, 8], v is f32[1, 4, 7, 8], "
+            "q and k differ in head size: q is f32[1, 4, 5, 4], k is f32[1, 4, 7, 8], v is f32[1, "
+            "4, 7, 8], "
             "layout bhsd");
   EXPECT_EQ(error({"f32[1, 4, 5, 4]", "f32[1, 4, 7, 4]", "f32[1, 4, 7, 4]", "f32[2, 7]"}),
             "mask f32[2, 7] does not broadcast to [batch, heads, queries, keys] [1, 4, 5, 7]");

@@ -20,7 +20,8 @@ Result<TensorType> parse_type(const std::string& text) {
 
 }  // namespace
 
-CoreNode::CoreNode(const std::string& op, const std::vector<std::string>& inputs, AttributeMap attributes) {
+CoreNode::CoreNode(const std::string& op, const std::vector<std::string>& inputs,
+                   AttributeMap attributes) {
   register_product_ops(&ops_, &lowerings_);
   register_conv_ops(&ops_, &lowerings_);
   register_norm_ops(&ops_, &lowerings_);
@@ -42,7 +43,9 @@ CoreNode::CoreNode(const std::string& op, const std::vector<std::string>& inputs
   if (error_.starts_with(prefix)) error_ = error_.substr(prefix.size());
 }
 
-std::string CoreNode::type() const { return node_ == nullptr ? error_ : node_->output()->type().to_string(); }
+std::string CoreNode::type() const {
+  return node_ == nullptr ? error_ : node_->output()->type().to_string();
+}
 
 std::string CoreNode::factors() const {
   return node_ == nullptr ? error_ : node_->op().factors(*node_).to_string();

@@ -12,7 +12,8 @@ namespace tutti {
 class CoreNode {
  public:
   // Inputs are types such as "f32[b, 8, 64]"; "" is an absent one.
-  CoreNode(const std::string& op, const std::vector<std::string>& inputs, AttributeMap attributes = {});
+  CoreNode(const std::string& op, const std::vector<std::string>& inputs,
+           AttributeMap attributes = {});
 
   std::string type() const;     // of the output
   std::string factors() const;  // FactorMap::to_string

@@ -41,14 +41,17 @@ TEST(LinearFactors, ReduceOnlyWhereNothingIsAddedAfterwards) {
   EXPECT_EQ(CoreNode("Linear", {"f32[b, t, 64]", "f32[64, 32]", "f32[32]"}).factors(),
             "(d0 d1 k!),(k! d2),(d2)->(d0 d1 d2)");
   EXPECT_EQ(CoreNode("Linear", {"f32[t, 64]", "f32[32, 64]", "", "f32[t, 32]"},
-                     {{"transpose_w", std::int64_t{1}}}).factors(),
+                     {{"transpose_w", std::int64_t{1}}})
+                .factors(),
             "(d0 k!),(d1 k!),(),(d0 d1)->(d0 d1)");
-  EXPECT_EQ(CoreNode("Linear", {"f32[t, 64]", "f32[64, 32]"}, {{"activation", std::string("silu")}}).factors(),
+  EXPECT_EQ(CoreNode("Linear", {"f32[t, 64]", "f32[64, 32]"}, {{"activation", std::string("silu")}})
+                .factors(),
             "(d0 k!),(k! d1)->(d0 d1)");
 }
 
 TEST(LinearTypes, RefuseUnknownActivations) {
-  EXPECT_EQ(CoreNode("Linear", {"f32[t, 64]", "f32[64, 32]"}, {{"activation", std::string("sine")}}).error(),
+  EXPECT_EQ(CoreNode("Linear", {"f32[t, 64]", "f32[64, 32]"}, {{"activation", std::string("sine")}})
+                .error(),
             "activation 'sine' is unknown; expected relu, gelu, gelu_tanh, silu, sigmoid or tanh");
 }
 
@@ -61,17 +64,21 @@ TEST(ConvFactors, PassBatchAndOutputChannels) {
 }
 
 TEST(ConvFactors, KeepGroupedChannelsAndBiasedSumsWhole) {
-  EXPECT_EQ(CoreNode("Conv", {"f32[n, 16, 9]", "f32[32, 8, 1]"}, {{"group", std::int64_t{2}}}).factors(),
-            "(n c! x0!),(w0! w1! 1)->(n o! y0!)");
+  EXPECT_EQ(
+      CoreNode("Conv", {"f32[n, 16, 9]", "f32[32, 8, 1]"}, {{"group", std::int64_t{2}}}).factors(),
+      "(n c! x0!),(w0! w1! 1)->(n o! y0!)");
   EXPECT_EQ(CoreNode("Conv", {"f32[n, 16, 9]", "f32[32, 16, 1]", "f32[32]"}).factors(),
             "(n c! x0!),(o c! 1),(o)->(n o y0!)");
 }
 
 TEST(ConvTypes, CountOutputPositions) {
-  const AttributeMap strided{{"strides", std::vector<std::int64_t>{2}}, {"dilations", std::vector<std::int64_t>{2}}};
+  const AttributeMap strided{{"strides", std::vector<std::int64_t>{2}},
+                             {"dilations", std::vector<std::int64_t>{2}}};
   EXPECT_EQ(CoreNode("Conv", {"f32[1, 4, 20]", "f32[8, 4, 3]"}, strided).type(), "f32[1, 8, 8]");
   EXPECT_EQ(CoreNode("ConvTranspose", {"f32[1, 4, w]", "f32[4, 8, 4]"},
-                     {{"strides", std::vector<std::int64_t>{2}}, {"pads", std::vector<std::int64_t>{1, 1}}}).type(),
+                     {{"strides", std::vector<std::int64_t>{2}},
+                      {"pads", std::vector<std::int64_t>{1, 1}}})
+                .type(),
             "f32[1, 8, 2*w]");
   EXPECT_EQ(CoreNode("Conv", {"f32[1, 4, 2]", "f32[8, 4, 5]"}).error(),
             "input f32[1, 4, 2] is smaller than the kernel: an output size would be -2");
@@ -97,13 +104,16 @@ TEST(PoolTypes, RoundUpOnlyToWindowsThatStartInside) {
 
 TEST(NormFactors, KeepWhatTheyNormaliseWhole) {
   EXPECT_EQ(CoreNode("LayerNormalization", {"f32[b, t, 64]", "f32[64]", "f32[64]"},
-                     {{"axis", std::int64_t{2}}, {"epsilon", 1e-5}}).factors(),
+                     {{"axis", std::int64_t{2}}, {"epsilon", 1e-5}})
+                .factors(),
             "(d0 d1 d2!),(d2!),(d2!)->(d0 d1 d2!)");
   EXPECT_EQ(CoreNode("RMSNormalization", {"f32[b, t, 8, 32]", "f32[32]"},
-                     {{"axis", std::int64_t{3}}, {"epsilon", 1e-5}}).factors(),
+                     {{"axis", std::int64_t{3}}, {"epsilon", 1e-5}})
+                .factors(),
             "(d0 d1 d2 d3!),(d3!)->(d0 d1 d2 d3!)");
   EXPECT_EQ(CoreNode("GroupNorm", {"f32[n, 8, h]", "f32[8]"},
-                     {{"groups", std::int64_t{2}}, {"epsilon", 1e-5}}).factors(),
+                     {{"groups", std::int64_t{2}}, {"epsilon", 1e-5}})
+                .factors(),
             "(d0 d1! d2!),(d1!)->(d0 d1! d2!)");
   EXPECT_EQ(CoreNode("Softmax", {"f32[b, h, s, t]"}, {{"axis", std::int64_t{3}}}).factors(),
             "(d0 d1 d2 d3!)->(d0 d1 d2 d3!)");
@@ -111,10 +121,13 @@ TEST(NormFactors, KeepWhatTheyNormaliseWhole) {
 
 TEST(NormTypes, NameParametersThatDoNotFit) {
   EXPECT_EQ(CoreNode("LayerNormalization", {"f32[b, 64]", "f32[32]"},
-                     {{"axis", std::int64_t{1}}, {"epsilon", 1e-5}}).error(),
+                     {{"axis", std::int64_t{1}}, {"epsilon", 1e-5}})
+                .error(),
             "scale is f32[32]; expected f32[64]");
-  EXPECT_EQ(CoreNode("GroupNorm", {"f32[n, 9, h]"}, {{"groups", std::int64_t{2}}, {"epsilon", 1e-5}}).error(),
-            "attribute 'groups' is 2, which does not divide the 9 channels of f32[n, 9, h]");
+  EXPECT_EQ(
+      CoreNode("GroupNorm", {"f32[n, 9, h]"}, {{"groups", std::int64_t{2}}, {"epsilon", 1e-5}})
+          .error(),
+      "attribute 'groups' is 2, which does not divide the 9 channels of f32[n, 9, h]");
 }
 
 }  // namespace
