@@ -67,7 +67,8 @@ TUTTI_TILE float horizontal_sum(Vec x) {
   return out;
 }
 
-// 2^x for x <= 0, 0 below -126; NaN gives NaN. Relative error below 2e-7: our own minimax fit.
+// 2^x for x <= 0; NaN gives NaN. Relative error below 2e-7: our own minimax fit. Below 2^-64 it is 0:
+// a weight that small is lost next to the row's largest, 1, and would make slow subnormal products.
 TUTTI_TILE Vec exp2_negative(Vec x) {
   // 1.5 * 2^23 + 127: the sum's low bits are the biased exponent of 2^round(x).
   const Vec magic = broadcast(12583039.0f);
@@ -80,7 +81,7 @@ TUTTI_TILE Vec exp2_negative(Vec x) {
   p = p * r + 1.0f;
   const IntVec scale = reinterpret_cast<IntVec>(sum) << 23;
   const Vec result = p * reinterpret_cast<Vec>(scale);
-  const IntVec is_tiny = x < broadcast(-126.0f);
+  const IntVec is_tiny = x < broadcast(-64.0f);
   return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(result) & ~is_tiny);
 }
 
