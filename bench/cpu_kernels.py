@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnxruntime as ort
+
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,9 +77,7 @@ def main():
         report(f"MatMul {m}x{k}x{n}", case, {"x": [m, k]}, 2 * m * k * n)
     for d in (32, 64):
         inputs = {"q": [1, 1792, 8 * d], "k": [1, 1792, 4 * d], "v": [1, 1792, 4 * d]}
-        node = helper.make_node(
-            "Attention", ["q", "k", "v"], ["y"], q_num_heads=8, kv_num_heads=4
-        )
+        node = helper.make_node("Attention", ["q", "k", "v"], ["y"], q_num_heads=8, kv_num_heads=4)
         case = session([node], inputs, inputs["q"], {})
         report(f"Attention 1792 tokens d={d}", case, inputs, 4 * 1792 * 1792 * 8 * d)
 
