@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -14,6 +13,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "backends/cpu/backend.h"
 #include "cli/model_options.h"
@@ -118,18 +119,21 @@ int run_serve(const ServeCommand& command) {
 std::function<int()> add_serve(CLI::App& command) {
   auto options = std::make_shared<ServeCommand>();
   server::ServerOptions& server = options->server;
-  command.add_option("--model-repository,--model-store", server.repository.paths,
-                     "Folder of model folders; may be given several times")
+  command
+      .add_option("--model-repository,--model-store", server.repository.paths,
+                  "Folder of model folders; may be given several times")
       ->required()
       ->allow_extra_args(false);
   const std::map<std::string, ControlMode> modes = {{"none", ControlMode::kNone},
                                                     {"explicit", ControlMode::kExplicit}};
-  command.add_option("--model-control-mode", server.repository.control_mode,
-                     "none: load everything at the start; explicit: load and unload on request")
+  command
+      .add_option("--model-control-mode", server.repository.control_mode,
+                  "none: load everything at the start; explicit: load and unload on request")
       ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
       ->default_str("none");
-  command.add_option("--load-model", server.repository.startup_models,
-                     "Model to load at the start in explicit mode, * for all; may be repeated")
+  command
+      .add_option("--load-model", server.repository.startup_models,
+                  "Model to load at the start in explicit mode, * for all; may be repeated")
       ->allow_extra_args(false);
   command.add_option("--allow-grpc", options->allows_grpc, "Serve over gRPC")
       ->capture_default_str();
@@ -140,14 +144,17 @@ std::function<int()> add_serve(CLI::App& command) {
       ->capture_default_str();
   command.add_option("--port-file", options->port_file,
                      "Write the gRPC port to this file when the server is up");
-  command.add_option("--strict-readiness", server.service.is_readiness_strict,
-                     "Ready only while every model that was asked for is")
+  command
+      .add_option("--strict-readiness", server.service.is_readiness_strict,
+                  "Ready only while every model that was asked for is")
       ->capture_default_str();
-  command.add_option("--exit-on-error", server.exits_on_error,
-                     "Exit when a model fails to load at the start")
+  command
+      .add_option("--exit-on-error", server.exits_on_error,
+                  "Exit when a model fails to load at the start")
       ->capture_default_str();
-  command.add_option("--exit-timeout-secs", options->exit_timeout_secs,
-                     "Time for in-flight requests after SIGTERM or SIGINT")
+  command
+      .add_option("--exit-timeout-secs", options->exit_timeout_secs,
+                  "Time for in-flight requests after SIGTERM or SIGINT")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
   command.add_option("--log-verbose", options->log_verbose, "1: debug messages too")
