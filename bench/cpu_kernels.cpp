@@ -1,6 +1,7 @@
 // Speed of the CPU kernels that a small diffusion transformer spends its time in.
-// Usage: cpu_kernels [threads]. Prints one line a case: milliseconds (best of many), CPU milliseconds
-// of all threads together (what counts where other work shares the cores), GFLOP/s by each.
+// Usage: cpu_kernels [threads]. Prints one line a case: milliseconds (best of many), CPU
+// milliseconds of all threads together (what counts where other work shares the cores), GFLOP/s by
+// each.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -41,7 +42,8 @@ Tensor random_tensor(DType dtype, const Dims& dims, unsigned seed) {
   return tensor;
 }
 
-Status run_case(const Case& c, const OpRegistry& ops, const KernelRegistry& kernels, CpuContext& context) {
+Status run_case(const Case& c, const OpRegistry& ops, const KernelRegistry& kernels,
+                CpuContext& context) {
   Graph graph;
   GraphBuilder builder(&graph, &ops);
   std::vector<Value*> values;
@@ -76,7 +78,8 @@ Status run_case(const Case& c, const OpRegistry& ops, const KernelRegistry& kern
   double best = 1e30;
   double best_cpu = 1e30;
   const auto start = Clock::now();
-  for (int i = 0; i < 3 || (i < 200 && Clock::now() - start < std::chrono::milliseconds(1500)); ++i) {
+  for (int i = 0; i < 3 || (i < 200 && Clock::now() - start < std::chrono::milliseconds(1500));
+       ++i) {
     const auto before = Clock::now();
     const std::clock_t cpu_before = std::clock();
     TUTTI_RETURN_IF_ERROR(kernel->run(KernelArgs{pointers, targets, workspace.mutable_data()}));
@@ -86,13 +89,16 @@ Status run_case(const Case& c, const OpRegistry& ops, const KernelRegistry& kern
   TUTTI_ASSIGN_OR_RETURN(const std::int64_t flops, node.op().flops(node).evaluate({}));
   const double work = static_cast<double>(flops) * 1e-9;
   std::printf("%-44s %9.3f ms %7.1f GFLOP/s   cpu %9.3f ms %7.1f GFLOP/s   workspace %.1f MB\n",
-              c.name.c_str(), best * 1e3, work / best, best_cpu * 1e3, work / std::max(best_cpu, 1e-9),
+              c.name.c_str(), best * 1e3, work / best, best_cpu * 1e3,
+              work / std::max(best_cpu, 1e-9),
               static_cast<double>(kernel->workspace_bytes()) / 1e6);
   return {};
 }
 
-Case attention(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t d, DType dtype) {
-  return {str_cat("Attention ", tokens, " tokens ", heads, "/", kv_heads, " heads d=", d, " ", dtype_name(dtype)),
+Case attention(std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t d,
+               DType dtype) {
+  return {str_cat("Attention ", tokens, " tokens ", heads, "/", kv_heads, " heads d=", d, " ",
+                  dtype_name(dtype)),
           "Attention",
           {{1, tokens, heads, d}, {1, tokens, kv_heads, d}, {1, tokens, kv_heads, d}},
           {},
@@ -140,20 +146,44 @@ int run(int threads) {
       attention(1792, 8, 4, 64, DType::kBFloat16),
       attention(1792, 8, 4, 64, DType::kFloat16),
       attention(16384, 2, 1, 64, f32),
-      {"Attention 1792 queries 24 keys 8/4 heads d=32", "Attention",
-       {{1, 1792, 8, 32}, {1, 24, 4, 32}, {1, 24, 4, 32}}, {},
-       {{"scale", 0.125}, {"layout", std::string("bshd")}}, f32},
-      {"LayerNormalization 1792x256", "LayerNormalization", {{1792, 256}, {256}, {256}}, {}, axis(1), f32},
+      {"Attention 1792 queries 24 keys 8/4 heads d=32",
+       "Attention",
+       {{1, 1792, 8, 32}, {1, 24, 4, 32}, {1, 24, 4, 32}},
+       {},
+       {{"scale", 0.125}, {"layout", std::string("bshd")}},
+       f32},
+      {"LayerNormalization 1792x256",
+       "LayerNormalization",
+       {{1792, 256}, {256}, {256}},
+       {},
+       axis(1),
+       f32},
       {"RMSNormalization 14336x32", "RMSNormalization", {{14336, 32}, {32}}, {}, axis(1), f32},
       {"Softmax 1792x1792", "Softmax", {{1792, 1792}}, {}, {{"axis", std::int64_t{1}}}, f32},
-      {"GroupNorm 32 of 64x64x64", "GroupNorm", {{4, 64, 64, 64}, {64}, {64}}, {},
-       {{"groups", std::int64_t{32}}, {"epsilon", 1e-6}}, f32},
-      {"Conv 3x3 64->64 at 64x64", "Conv", {{4, 64, 64, 64}, {64, 64, 3, 3}, {64}}, {1, 2},
-       {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}}, f32},
-      {"Conv 3x3x3 32->32 at 6x64x64", "Conv", {{1, 32, 6, 64, 64}, {32, 32, 3, 3, 3}, {32}}, {1, 2},
-       {{"pads", std::vector<std::int64_t>{1, 1, 1, 1, 1, 1}}}, f32},
-      {"Conv 3x3 64->3 at 64x64", "Conv", {{4, 64, 64, 64}, {3, 64, 3, 3}, {3}}, {1, 2},
-       {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}}, f32},
+      {"GroupNorm 32 of 64x64x64",
+       "GroupNorm",
+       {{4, 64, 64, 64}, {64}, {64}},
+       {},
+       {{"groups", std::int64_t{32}}, {"epsilon", 1e-6}},
+       f32},
+      {"Conv 3x3 64->64 at 64x64",
+       "Conv",
+       {{4, 64, 64, 64}, {64, 64, 3, 3}, {64}},
+       {1, 2},
+       {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}},
+       f32},
+      {"Conv 3x3x3 32->32 at 6x64x64",
+       "Conv",
+       {{1, 32, 6, 64, 64}, {32, 32, 3, 3, 3}, {32}},
+       {1, 2},
+       {{"pads", std::vector<std::int64_t>{1, 1, 1, 1, 1, 1}}},
+       f32},
+      {"Conv 3x3 64->3 at 64x64",
+       "Conv",
+       {{4, 64, 64, 64}, {3, 64, 3, 3}, {3}},
+       {1, 2},
+       {{"pads", std::vector<std::int64_t>{1, 1, 1, 1}}},
+       f32},
   };
   std::printf("threads: %d\n", threads);
   for (const Case& c : cases) {
@@ -167,4 +197,6 @@ int run(int threads) {
 }  // namespace
 }  // namespace tutti::cpu
 
-int main(int argc, char** argv) { return tutti::cpu::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 1); }
+int main(int argc, char** argv) {
+  return tutti::cpu::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 1);
+}

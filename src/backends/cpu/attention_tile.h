@@ -2,7 +2,8 @@
 // attention_avx2.cpp and attention_baseline.cpp include this file, once each, after they defined
 //   TUTTI_LEVEL         name of the level: a namespace
 //   TUTTI_LEVEL_WIDTH   floats in a vector
-//   TUTTI_LEVEL_TARGET  the target attribute; every function with vectors needs it, because GCC takes
+//   TUTTI_LEVEL_TARGET  the target attribute; every function with vectors needs it, because GCC
+//   takes
 //                       vectors apart in functions whose target lacks them, even inlined ones
 //
 // The algorithm is FlashAttention's (Dao et al. 2022, arXiv:2205.14135; the order of loops is that
@@ -36,15 +37,9 @@ typedef float Vec __attribute__((vector_size(kWidth * 4)));
 typedef float LooseVec __attribute__((vector_size(kWidth * 4), aligned(4), may_alias));
 typedef std::int32_t IntVec __attribute__((vector_size(kWidth * 4)));
 
-TUTTI_TILE Vec load(const float* p) {
-  return *reinterpret_cast<const LooseVec*>(p);
-}
-TUTTI_TILE void store(float* p, Vec x) {
-  *reinterpret_cast<LooseVec*>(p) = x;
-}
-TUTTI_TILE Vec broadcast(float x) {
-  return x - Vec{};
-}
+TUTTI_TILE Vec load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
+TUTTI_TILE void store(float* p, Vec x) { *reinterpret_cast<LooseVec*>(p) = x; }
+TUTTI_TILE Vec broadcast(float x) { return x - Vec{}; }
 
 // Each lane with the lane whose number differs in `bit`.
 TUTTI_TILE Vec exchange_lanes(Vec x, int bit) {
@@ -67,8 +62,9 @@ TUTTI_TILE float horizontal_sum(Vec x) {
   return out;
 }
 
-// 2^x for x <= 0; NaN gives NaN. Relative error below 2e-7: our own minimax fit. Below 2^-64 it is 0:
-// a weight that small is lost next to the row's largest, 1, and would make slow subnormal products.
+// 2^x for x <= 0; NaN gives NaN. Relative error below 2e-7: our own minimax fit. Below 2^-64 it is
+// 0: a weight that small is lost next to the row's largest, 1, and would make slow subnormal
+// products.
 TUTTI_TILE Vec exp2_negative(Vec x) {
   // 1.5 * 2^23 + 127: the sum's low bits are the biased exponent of 2^round(x).
   const Vec magic = broadcast(12583039.0f);
@@ -85,11 +81,11 @@ TUTTI_TILE Vec exp2_negative(Vec x) {
   return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(result) & ~is_tiny);
 }
 
-// C[R x NV * kWidth] (+)= A B over k. A element (i, p) is a[i * AI + p * AP]: constants, so that they
-// become address offsets. B rows are b_stride apart, C rows CS.
+// C[R x NV * kWidth] (+)= A B over k. A element (i, p) is a[i * AI + p * AP]: constants, so that
+// they become address offsets. B rows are b_stride apart, C rows CS.
 template <int R, int NV, int AI, int AP, int CS, bool kAccumulate>
-TUTTI_TILE void multiply_tile(std::int64_t k, const float* a, const float* b,
-                                       std::int64_t b_stride, float* c, std::int64_t c_stride) {
+TUTTI_TILE void multiply_tile(std::int64_t k, const float* a, const float* b, std::int64_t b_stride,
+                              float* c, std::int64_t c_stride) {
   const std::int64_t cs = CS != 0 ? CS : c_stride;
   Vec sums[R][NV];
 #pragma GCC unroll 16
@@ -119,7 +115,7 @@ TUTTI_TILE void multiply_tile(std::int64_t k, const float* a, const float* b,
 
 // How many keys, from the first, row `query` of batch element `b` may see.
 TUTTI_TILE std::int64_t visible_keys(const AttentionShape& s, const AttentionData& data,
-                                              std::int64_t b, std::int64_t query) {
+                                     std::int64_t b, std::int64_t query) {
   std::int64_t keys = s.keys;
   std::int64_t offset = s.causal_offset;
   if (data.key_lengths != nullptr) {
@@ -132,8 +128,8 @@ TUTTI_TILE std::int64_t visible_keys(const AttentionShape& s, const AttentionDat
 
 // Softcap and mask on `count` scores of one row; leaves them in units of log2.
 template <class T>
-TUTTI_TILE void adjust_row(const AttentionShape& s, const AttentionData& data,
-                                    std::int64_t mask_at, std::int64_t count, float* row) {
+TUTTI_TILE void adjust_row(const AttentionShape& s, const AttentionData& data, std::int64_t mask_at,
+                           std::int64_t count, float* row) {
   if (s.softcap > 0) {
     const float inverse = 1.0f / s.softcap;
     const float factor = s.softcap * kLog2E;
@@ -160,9 +156,10 @@ TUTTI_TILE void adjust_row(const AttentionShape& s, const AttentionData& data,
 }
 
 // Turns `count` scores into weights relative to the new maximum of the row, with zeros up to a
-// whole vector, and updates the row's maximum, sum (a vector, to be added up at the end) and output.
-TUTTI_TILE void softmax_row(std::int64_t count, std::int64_t e_padded, float* row,
-                                     float* maximum, float* sum, float* out) {
+// whole vector, and updates the row's maximum, sum (a vector, to be added up at the end) and
+// output.
+TUTTI_TILE void softmax_row(std::int64_t count, std::int64_t e_padded, float* row, float* maximum,
+                            float* sum, float* out) {
   const std::int64_t padded = (count + kWidth - 1) / kWidth * kWidth;
   for (std::int64_t j = count; j < padded; ++j) row[j] = kLowest;
   Vec most = broadcast(kLowest);
@@ -200,7 +197,8 @@ struct Plan {
   explicit Plan(const AttentionShape& s)
       : panels((s.keys + kColumns - 1) / kColumns),
         e_padded((s.e + kWidth - 1) / kWidth * kWidth),
-        tokens(std::clamp<std::int64_t>(kTileRows / s.group, 1, std::max<std::int64_t>(s.queries, 1))),
+        tokens(
+            std::clamp<std::int64_t>(kTileRows / s.group, 1, std::max<std::int64_t>(s.queries, 1))),
         tiles((s.queries + tokens - 1) / tokens),
         rows((tokens * s.group + kRows - 1) / kRows * kRows) {}
 
@@ -227,7 +225,8 @@ TUTTI_TILE void pack_keys(const AttentionShape& s, const T* k, std::int64_t item
   float* target = packed + item * kColumns * s.d;
   const std::int64_t count = std::min<std::int64_t>(kColumns, s.keys - panel * kColumns);
   for (std::int64_t j = 0; j < count; ++j) {
-    for (std::int64_t p = 0; p < s.d; ++p) target[p * kColumns + j] = to_float(source[j * s.k.token + p]);
+    for (std::int64_t p = 0; p < s.d; ++p)
+      target[p * kColumns + j] = to_float(source[j * s.k.token + p]);
   }
   for (std::int64_t p = 0; p < s.d; ++p) {
     for (std::int64_t j = count; j < kColumns; ++j) target[p * kColumns + j] = 0.0f;
@@ -257,9 +256,8 @@ TUTTI_TILE void pack_values(const AttentionShape& s, const T* v, std::int64_t it
 // One query tile: item is (b, key/value head, tile). `keys` and `values` are packed; `scratch` has
 // Plan::scratch_floats().
 template <class T>
-TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data,
-                                     const float* keys, const float* values,
-                                     std::int64_t item, float* scratch) {
+TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data, const float* keys,
+                            const float* values, std::int64_t item, float* scratch) {
   const Plan plan(s);
   const std::int64_t tile = item % plan.tiles;
   const std::int64_t head = item / plan.tiles % s.kv_heads;
@@ -284,7 +282,8 @@ TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data,
       for (std::int64_t p = 0; p < s.d; ++p) target[p * kRows] = 0.0f;
       continue;
     }
-    const T* source = queries + (head * s.group + row / tokens) * s.q.head + (first + row % tokens) * s.q.token;
+    const T* source =
+        queries + (head * s.group + row / tokens) * s.q.head + (first + row % tokens) * s.q.token;
     for (std::int64_t p = 0; p < s.d; ++p) target[p * kRows] = to_float(source[p]) * scale;
   }
   for (std::int64_t i = 0; i < row_tiles * kRows * plan.e_padded; ++i) out[i] = 0.0f;
@@ -306,7 +305,8 @@ TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data,
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t query = first + row % tokens;
       const std::int64_t visible =
-          s.is_causal ? std::clamp<std::int64_t>(visible_keys(s, data, b, query) - key, 0, count) : count;
+          s.is_causal ? std::clamp<std::int64_t>(visible_keys(s, data, b, query) - key, 0, count)
+                      : count;
       float* line = scores + row * kKeyBlock;
       if (is_adjusted) {
         const std::int64_t mask_at = b * s.mask_strides[0] +
@@ -314,8 +314,10 @@ TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data,
                                      query * s.mask_strides[2] + key * s.mask_strides[3];
         adjust_row<T>(s, data, mask_at, visible, line);
       }
-      softmax_row(visible, plan.e_padded, line, maximum + row, sum + row * kWidth, out + row * plan.e_padded);
-      for (std::int64_t j = (visible + kWidth - 1) / kWidth * kWidth; j < count; ++j) line[j] = 0.0f;
+      softmax_row(visible, plan.e_padded, line, maximum + row, sum + row * kWidth,
+                  out + row * plan.e_padded);
+      for (std::int64_t j = (visible + kWidth - 1) / kWidth * kWidth; j < count; ++j)
+        line[j] = 0.0f;
     }
     for (std::int64_t column = 0; column < plan.e_padded; column += kColumns) {
       const bool is_whole = column + kColumns <= plan.e_padded;
@@ -336,7 +338,8 @@ TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data,
 
   T* result = static_cast<T*>(data.out) + b * s.out.batch;
   for (std::int64_t row = 0; row < rows; ++row) {
-    T* target = result + (head * s.group + row / tokens) * s.out.head + (first + row % tokens) * s.out.token;
+    T* target = result + (head * s.group + row / tokens) * s.out.head +
+                (first + row % tokens) * s.out.token;
     const float* line = out + row * plan.e_padded;
     // A row that saw no key is zero, as in ONNX.
     const float total = horizontal_sum(load(sum + row * kWidth));
@@ -393,4 +396,3 @@ const Functions* functions(DType dtype) {
 #undef TUTTI_TILE
 
 }  // namespace tutti::cpu::attention::TUTTI_LEVEL
-
