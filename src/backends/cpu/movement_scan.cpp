@@ -5,6 +5,7 @@
 
 #include "backends/cpu/lambda_kernel.h"
 #include "backends/cpu/movement_kernels.h"
+#include "backends/cpu/wrapping.h"
 #include "base/dispatch.h"
 
 namespace tutti::cpu {
@@ -29,7 +30,7 @@ void cumulate(const Scan& scan, const T* in, T* out) {
       for (std::int64_t i = 0, at = base; i < size; ++i, at += step) {
         const C element = static_cast<C>(in[at]);
         if (scan.is_exclusive) out[at] = static_cast<T>(sum);
-        sum = static_cast<C>(sum + element);
+        sum = wrapping_add(sum, element);
         if (!scan.is_exclusive) out[at] = static_cast<T>(sum);
       }
       continue;
@@ -41,7 +42,7 @@ void cumulate(const Scan& scan, const T* in, T* out) {
         } else {
           const T& element = scan.is_exclusive ? in[at - step + j] : in[at + j];
           out[at + j] = static_cast<T>(
-              static_cast<C>(static_cast<C>(out[at - step + j]) + static_cast<C>(element)));
+              wrapping_add(static_cast<C>(out[at - step + j]), static_cast<C>(element)));
         }
       }
     }
@@ -109,6 +110,7 @@ KernelResult make_reverse_sequence(const KernelSpec& spec, CpuContext&) {
   const auto bytes =
       items == 0 ? std::int64_t{0} : static_cast<std::int64_t>(spec.inputs[0].byte_size()) / items;
   return make_lambda_kernel([=](const KernelArgs& args) {
+    if (bytes == 0) return Status();
     const auto* lengths = static_cast<const std::int64_t*>(args.inputs[1]);
     const auto* from = static_cast<const std::byte*>(args.inputs[0]);
     auto* to = static_cast<std::byte*>(args.outputs[0]);

@@ -6,6 +6,7 @@
 #include "backends/cpu/movement_kernels.h"
 #include "backends/cpu/strided.h"
 #include "backends/cpu/strided_copy.h"
+#include "backends/cpu/wrapping.h"
 #include "base/dispatch.h"
 
 namespace tutti::cpu {
@@ -29,13 +30,13 @@ void combine(std::byte* target, const std::byte* update, std::int64_t count) {
 struct Sum {
   template <class C>
   static C apply(C a, C b) {
-    return static_cast<C>(a + b);
+    return wrapping_add(a, b);
   }
 };
 struct Product {
   template <class C>
   static C apply(C a, C b) {
-    return static_cast<C>(a * b);
+    return wrapping_mul(a, b);
   }
 };
 struct Largest {

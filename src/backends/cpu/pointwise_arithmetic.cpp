@@ -3,37 +3,27 @@
 #include <limits>
 
 #include "backends/cpu/pointwise_loops.h"
+#include "backends/cpu/wrapping.h"
 
 namespace tutti::cpu {
 namespace {
 
-// Signed overflow wraps, as it does in the models' frameworks.
-template <class T, class F>
-TUTTI_INLINE inline T wrapped(T a, T b, F f) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::conditional_t<(sizeof(T) < sizeof(int)), unsigned, std::make_unsigned_t<T>>;
-    return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
-  } else {
-    return f(a, b);
-  }
-}
-
 struct Add {
   template <class T>
   TUTTI_INLINE static T apply(T a, T b) {
-    return wrapped(a, b, [](auto x, auto y) TUTTI_INLINE { return x + y; });
+    return wrapping_add(a, b);
   }
 };
 struct Sub {
   template <class T>
   TUTTI_INLINE static T apply(T a, T b) {
-    return wrapped(a, b, [](auto x, auto y) TUTTI_INLINE { return x - y; });
+    return wrapping_sub(a, b);
   }
 };
 struct Mul {
   template <class T>
   TUTTI_INLINE static T apply(T a, T b) {
-    return wrapped(a, b, [](auto x, auto y) TUTTI_INLINE { return x * y; });
+    return wrapping_mul(a, b);
   }
 };
 // Integers: towards zero; a division by 0 gives 0 rather than a trap.

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/convert.h"
 #include "backends/cpu/vector_math.h"
+#include "backends/cpu/wrapping.h"
 
 namespace tutti::cpu {
 
@@ -33,9 +34,9 @@ inline void run_reduction(const F& body) {
 template <ReduceKind kind, class C>
 TUTTI_INLINE inline C reduce_map(C x, [[maybe_unused]] C shift) {
   if constexpr (kind == ReduceKind::kL1) {
-    return x < C(0) ? C(0) - x : x;
+    return x < C(0) ? wrapping_sub(C(0), x) : x;
   } else if constexpr (kind == ReduceKind::kL2 || kind == ReduceKind::kSumSquare) {
-    return x * x;
+    return wrapping_mul(x, x);
   } else if constexpr (kind == ReduceKind::kLogSumExp) {
     if constexpr (std::is_same_v<C, float>) {
       return exp_approx(x - shift);
@@ -66,9 +67,9 @@ TUTTI_INLINE inline A reduce_combine(A a, A b) {
   } else if constexpr (kind == ReduceKind::kMin) {
     return a < b || a != a ? a : b;
   } else if constexpr (kind == ReduceKind::kProd) {
-    return a * b;
+    return wrapping_mul(a, b);
   } else {
-    return a + b;
+    return wrapping_add(a, b);
   }
 }
 
