@@ -150,6 +150,17 @@ Result<std::unordered_map<const Value*, TensorDesc>> describe_values(const Graph
     if (!dims.ok()) return dims.status().with_context(str_cat("value '", value->name(), "'"));
     descriptions[value] = {value->dtype(), *std::move(dims)};
   }
+  // A view shares its input's memory, so it must be as large. The compiler takes [h] -> [h//2, 2]
+  // on trust; whether h is even shows here.
+  for (const auto& node : graph.nodes()) {
+    if (!node->op().is_view) continue;
+    const Dims& from = descriptions[node->input(0)].dims;
+    const Dims& to = descriptions[node->output()].dims;
+    if (element_count(from) != element_count(to)) {
+      return invalid_argument(node->describe(), ": shape ", from, " has ", element_count(from),
+                              " elements and does not fit ", to);
+    }
+  }
   return descriptions;
 }
 
