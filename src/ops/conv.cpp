@@ -91,9 +91,9 @@ Result<std::vector<TensorType>> infer_conv_transpose(const Node& node, int /*num
   }
   Shape shape{x.shape()[0], out_channels};
   for (std::size_t i = 0; i < window.kernel.size(); ++i) {
-    if (extra[i] < 0) {
+    if (extra[i] < 0 || extra[i] > (1 << 24)) {
       return invalid_argument("attribute 'output_padding' is ", extra,
-                              "; expected no negative number");
+                              "; expected numbers from 0 to 2^24");
     }
     Dim size = (x.shape()[i + 2] - Dim(1)) * Dim(window.strides[i]) +
                Dim(window.extent(i) + extra[i] - window.pad_sum(i));
