@@ -40,7 +40,7 @@ function(tutti_unit_tests folder)
     tutti_flags ${ARG_LIBRARIES} tutti_test_support GTest::gmock GTest::gtest_main)
   add_test(NAME ${target} COMMAND ${target} --gtest_brief=1
            WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
-  set_tests_properties(${target} PROPERTIES TIMEOUT 300)
+  set_tests_properties(${target} PROPERTIES TIMEOUT 900)
   # Asking for too much memory must give an error here too, not end the process.
   set_property(TEST ${target} PROPERTY ENVIRONMENT
     "ASAN_OPTIONS=allocator_may_return_null=1"
