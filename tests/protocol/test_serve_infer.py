@@ -91,7 +91,7 @@ def test_many_clients_at_once(served):
     assert not wrong
 
 
-def test_tensor_of_64_megabytes(client):
-    x = np.arange(16 << 20, dtype=np.float32).reshape(-1, 4)
+def test_tensor_of_16_megabytes(client):
+    x = np.arange(4 << 20, dtype=np.float32).reshape(-1, 4)
     y = client.infer("affine", [tensor("x", x, "FP32")]).as_numpy("y")
     assert np.array_equal(y, x * np.float32(2) + np.float32(1))

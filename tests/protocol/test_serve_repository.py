@@ -251,7 +251,7 @@ def test_missing_repository_is_an_error(tmp_path):
 def test_signals_drain_and_exit_with_0(repository, start, number):
     repository.add("affine")
     server = start(repository.path)
-    x = np.zeros((1 << 20, 4), np.float32)
+    x = np.zeros((1 << 18, 4), np.float32)
     answer = []
 
     def work():

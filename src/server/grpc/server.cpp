@@ -5,12 +5,6 @@
 #include <limits>
 
 namespace tutti::server {
-namespace {
-
-constexpr int kFrameBytes = 1 << 20;
-constexpr int kLookaheadBytes = 16 << 20;
-
-}  // namespace
 
 Result<std::unique_ptr<GrpcServer>> GrpcServer::start(InferenceService& service,
                                                       const GrpcOptions& options, const Log& log) {
@@ -26,11 +20,6 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(InferenceService& service,
   builder.SetMaxSendMessageSize(std::numeric_limits<std::int32_t>::max());
   // Two servers on one port would each get some of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  // Tensors, not chat: let a message come in few large frames, and much of it before it is asked
-  // for.
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kFrameBytes);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_WRITE_BUFFER_SIZE, kLookaheadBytes);
   builder.RegisterService(&front->inference_);
   builder.RegisterService(&front->health_);
   front->server_ = builder.BuildAndStart();
