@@ -87,7 +87,8 @@ class MeshChooser {
     options.mesh = mesh;
     options.split_all_weights = split_all_weights;
     options.progress = nullptr;
-    TUTTI_ASSIGN_OR_RETURN(const Distributed spmd, distribute(whole_.clone(), options));
+    TUTTI_ASSIGN_OR_RETURN(const Distributed spmd,
+                           distribute(whole_.clone(), options, invariant_inputs_));
     spmd.graph->remove_dead();
     Hoisted parts;
     if (options.hoist) {

@@ -61,15 +61,16 @@ auto timed(std::string_view step, const CompileOptions& options, F&& run) {
   return result;
 }
 
-Status distribute_over(int axis, const CompileOptions& options, Distributed* out) {
+Status distribute_over(int axis, const CompileOptions& options,
+                       const std::vector<std::string>& invariant, Distributed* out) {
   TUTTI_ASSIGN_OR_RETURN(const Sharding sharding, timed("propagate layouts", options, [&] {
                            return propagate_layouts(*out->graph, options, axis, out->whole_names);
                          }));
   TUTTI_ASSIGN_OR_RETURN(Partitioned stage, timed("partition", options, [&] {
                            return partition(*out->graph, sharding, options);
                          }));
-  TUTTI_RETURN_IF_ERROR(
-      timed("merge exchanges", options, [&] { return merge_exchanges(stage, options); }));
+  TUTTI_RETURN_IF_ERROR(timed("merge exchanges", options,
+                              [&] { return merge_exchanges(stage, options, invariant); }));
   TUTTI_RETURN_IF_ERROR(timed("verify layouts", options, [&] {
     const Status status = stage.graph->verify();
     return status.ok() ? verify_layouts(stage, options.mesh) : status;
@@ -82,13 +83,14 @@ Status distribute_over(int axis, const CompileOptions& options, Distributed* out
 
 }  // namespace
 
-Result<Distributed> distribute(std::unique_ptr<Graph> whole, const CompileOptions& options) {
+Result<Distributed> distribute(std::unique_ptr<Graph> whole, const CompileOptions& options,
+                               const std::vector<std::string>& invariant) {
   Distributed out;
   out.graph = std::move(whole);
   for (const int axis : distribution_order(options)) {
     const std::string& name = options.mesh.axes()[static_cast<std::size_t>(axis)].name;
     TUTTI_RETURN_IF_ERROR(
-        distribute_over(axis, options, &out).with_context(str_cat("axis ", name)));
+        distribute_over(axis, options, invariant, &out).with_context(str_cat("axis ", name)));
   }
   return out;
 }

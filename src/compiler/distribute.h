@@ -16,6 +16,8 @@ struct Distributed {
 // that the one before left, exchanges and local sizes included, so that splits nest: heads that a
 // tensor-parallel axis shares out are shared out again, within each of its ranks, by Ulysses.
 // Reports these steps to `options.progress` as they end.
-Result<Distributed> distribute(std::unique_ptr<Graph> whole, const CompileOptions& options);
+// Exchanges of what depends on `invariant` inputs alone are kept apart from the rest.
+Result<Distributed> distribute(std::unique_ptr<Graph> whole, const CompileOptions& options,
+                               const std::vector<std::string>& invariant);
 
 }  // namespace tutti

@@ -58,7 +58,7 @@ Status set_mesh(Compilation& c) {
 }
 
 Status make_parts(std::unique_ptr<Graph> whole, Compilation& c) {
-  TUTTI_ASSIGN_OR_RETURN(c.spmd, distribute(std::move(whole), c.options));
+  TUTTI_ASSIGN_OR_RETURN(c.spmd, distribute(std::move(whole), c.options, c.model.invariant_inputs));
   c.spmd.graph->remove_dead();
   if (!c.options.hoist) {
     c.model.main = std::move(c.spmd.graph);

@@ -81,16 +81,26 @@ Result<std::vector<TensorType>> infer_shard_slice(const Node& node, int) {
   return std::vector<TensorType>{std::move(type)};
 }
 
-Result<std::vector<TensorType>> infer_all_gather(const Node& node, int) {
+Result<std::vector<TensorType>> infer_all_gather(const Node& node, int num_outputs) {
   TUTTI_ASSIGN_OR_RETURN(const AxisRef axis, axis_of(node));
   TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(node));
   TUTTI_ASSIGN_OR_RETURN(const Dim whole, single_dim(node, "size"));
-  TensorType type = node.input(0)->type();
-  Dim& size = type.shape[static_cast<std::size_t>(cut.dim)];
   TUTTI_ASSIGN_OR_RETURN(const Dim piece, piece_size(cut, whole, axis));
-  TUTTI_RETURN_IF_ERROR(expect_size(size, piece, cut.dim));
-  size = whole;
-  return std::vector<TensorType>{std::move(type)};
+  if (num_outputs != static_cast<int>(node.inputs().size())) {
+    return invalid_argument(num_outputs, " outputs for ", node.inputs().size(),
+                            " inputs, expected as many");
+  }
+  std::vector<TensorType> types;
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    if (node.input(i) == nullptr) return invalid_argument("input ", i, " is absent");
+    TUTTI_RETURN_IF_ERROR(check_cut(cut, node.input(i)->rank()));
+    TensorType type = node.input(i)->type();
+    Dim& size = type.shape[static_cast<std::size_t>(cut.dim)];
+    TUTTI_RETURN_IF_ERROR(expect_size(size, piece, cut.dim));
+    size = whole;
+    types.push_back(std::move(type));
+  }
+  return types;
 }
 
 Result<std::vector<TensorType>> infer_all_to_all(const Node& node, int num_outputs) {
@@ -156,22 +166,17 @@ Result<std::vector<TensorType>> infer_reduce_scatter(const Node& node, int num_o
 // --- Layout rules: along another mesh axis, an exchange works on pieces of what it leaves alone.
 // ---
 
-FactorMap cut_factors(const Node& node) { return along_axes_factors(node, {node.attr_int("dim")}); }
-
-FactorMap all_reduce_factors(const Node& node) { return along_axes_factors(node, {}); }
-
-// Operands that travel together are split together, along dimensions that are the same in all.
-FactorMap all_to_all_factors(const Node& node) {
-  const auto from_dims = node.attr_ints("from_dims");
-  const auto to_dims = node.attr_ints("to_dims");
+// Operands that travel together are split together, along dimensions that are the same in all and
+// that none of them moves.
+template <class F>
+FactorMap factors_except(const Node& node, F&& is_moved) {
   FactorMap map = empty_factors(node);
   const Shape& first = node.input(0)->shape();
   const auto is_shared = [&](std::size_t d) {
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const Shape& shape = node.input(i)->shape();
-      const auto dim = static_cast<std::int64_t>(d);
       if (shape.size() != first.size() || shape[d] != first[d]) return false;
-      if (from_dims[i] == dim || to_dims[i] == dim) return false;
+      if (is_moved(i, static_cast<std::int64_t>(d))) return false;
     }
     return true;
   };
@@ -193,6 +198,22 @@ FactorMap all_to_all_factors(const Node& node) {
     add_whole(*node.output(i), &map.outputs[i]);
   }
   return map;
+}
+
+FactorMap cut_factors(const Node& node) {
+  const std::int64_t dim = node.attr_int("dim");
+  return factors_except(node, [dim](std::size_t, std::int64_t d) { return d == dim; });
+}
+
+FactorMap all_reduce_factors(const Node& node) {
+  return factors_except(node, [](std::size_t, std::int64_t) { return false; });
+}
+
+FactorMap all_to_all_factors(const Node& node) {
+  const auto from_dims = node.attr_ints("from_dims");
+  const auto to_dims = node.attr_ints("to_dims");
+  return factors_except(
+      node, [&](std::size_t i, std::int64_t d) { return from_dims[i] == d || to_dims[i] == d; });
 }
 
 Dim no_flops(const Node&) { return 0; }
@@ -231,6 +252,8 @@ void register_exchange_ops(OpRegistry* ops, LoweringRegistry* /*lowerings*/) {
       exchange("AllGather", {dim, units, replicas, {"size", AttributeKind::kDims, true}});
   all_gather.infer = infer_all_gather;
   all_gather.factors = cut_factors;
+  all_gather.max_inputs = kVariadic;
+  all_gather.num_outputs = kVariadic;
   ops->add(std::move(all_gather));
 
   OpDef all_to_all = exchange("AllToAll", {{"from_dims", AttributeKind::kInts, true},
