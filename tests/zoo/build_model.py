@@ -15,11 +15,26 @@ from models.registry import Tiny
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """Shapes [batch, heads, length, width] of one call of scaled_dot_product_attention."""
+    """Shapes [batch, heads, length, width] of one call of scaled_dot_product_attention.
+
+    Key and value heads that a model repeated for grouped queries count once.
+    """
 
     query: tuple[int, ...]
     key: tuple[int, ...]
     value: tuple[int, ...]
+
+
+def without_repeats(x: torch.Tensor) -> tuple[int, ...]:
+    """The shape of a key or value, with each run of equal heads as one."""
+    batch, heads, length, width = x.shape
+    groups = heads
+    while groups % 2 == 0 and length:
+        runs = x.reshape(batch, groups // 2, heads // (groups // 2), length, width)
+        if not (runs == runs[:, :, :1]).all():
+            break
+        groups //= 2
+    return (batch, groups, length, width)
 
 
 def find_class(tiny: Tiny) -> type:
@@ -29,10 +44,15 @@ def find_class(tiny: Tiny) -> type:
     return getattr(importlib.import_module("diffusers.models.transformers"), tiny.class_name)
 
 
+def describe(tiny: Tiny) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments of the class and of the method, from the model's own seed."""
+    torch.manual_seed(zlib.crc32(tiny.name.encode()))
+    return tiny.describe()
+
+
 def build(tiny: Tiny) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The module, in fp32, and the arguments of `tiny.method`; the same ones every time."""
-    torch.manual_seed(zlib.crc32(tiny.name.encode()))
-    config, inputs = tiny.describe()
+    config, inputs = describe(tiny)
     cls = find_class(tiny)
     if tiny.library == "transformers":
         module = cls(cls.config_class(**config))
@@ -63,7 +83,8 @@ def answer(
     original = functional.scaled_dot_product_attention
 
     def recording(query, key, value, *args, **kwargs):
-        calls.append(AttentionCall(tuple(query.shape), tuple(key.shape), tuple(value.shape)))
+        if query.dim() == 4:
+            calls.append(AttentionCall(tuple(query.shape), without_repeats(key), without_repeats(value)))
         return original(query, key, value, *args, **kwargs)
 
     functional.scaled_dot_product_attention = recording

@@ -6,8 +6,8 @@ Exports are kept in build/zoo by a hash of all that made them, results by that a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-import inspect
 import json
 import os
 import re
@@ -35,14 +35,26 @@ def file_hash(*paths: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+@functools.cache
 def export_folder(tiny: Tiny) -> Path:
-    """Where the export of this description by this exporter lies."""
+    """Where the export of this configuration by this exporter lies."""
+    import torch
+
+    from build_model import describe
+
     exporter = ROOT / "python/tutti/export"
-    sources = [exporter / f"{name}.py" for name in ("arguments", "wrapper", "exporter")]
+    names = ("arguments", "wrapper", "exporter", "rewrite", "complex_pairs")
+    sources = [exporter / f"{name}.py" for name in names]
     sources += [ROOT / "python/requirements-zoo.txt", Path(__file__).with_name("build_model.py")]
-    described = inspect.getsource(inspect.getmodule(tiny.describe))
-    key = hashlib.sha256((file_hash(*sources) + described + repr(tiny.bind)).encode())
-    return CACHE / tiny.name / key.hexdigest()[:16]
+    digest = hashlib.sha256(file_hash(*sources).encode())
+    config, inputs = describe(tiny)
+    leaves, structure = torch.utils._pytree.tree_flatten((config, inputs))
+    digest.update(repr((structure, tiny.method, tiny.constants)).encode())
+    for leaf in leaves:
+        is_tensor = isinstance(leaf, torch.Tensor)
+        is_plain = leaf is None or isinstance(leaf, bool | int | float | str)
+        digest.update(leaf.numpy().tobytes() if is_tensor else repr(leaf).encode() if is_plain else b"?")
+    return CACHE / tiny.name / digest.hexdigest()[:16]
 
 
 def measure(tiny: Tiny) -> dict[str, Any]:
@@ -92,7 +104,7 @@ def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
         "calls": [dataclasses.asdict(call) for call in calls],
     }
     try:
-        report = export_module(module, inputs, folder / "model.onnx", method=tiny.method)
+        report = export_module(module, inputs, folder / "model.onnx", method=tiny.method, constants=tiny.constants)
     except ExportError as error:
         return made | {"ok": False, "error": str(error)[:600]}
     made |= {"exporter": report.exporter, "opset": report.opset, "notes": report.notes}

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx.experimental import proxy_tensor
 
 from tutti.export.arguments import split_tensors
+from tutti.export.rewrite import RewrittenProgram, drop_idle_squeezes, needs_rewrite
 from tutti.export.wrapper import TensorFunction
 
 OPSET = 23  # the first with Attention and RMSNormalization
+KNOWN_ELEMENTS = 1 << 14
 AxisNames = Mapping[str, Mapping[int, str]]
 
 # What the exporters say of torchvision, which no model needs, on every call.
@@ -45,32 +50,40 @@ def export_module(
     path: str | Path,
     *,
     dynamic_axes: AxisNames | None = None,
+    constants: Sequence[str] = (),
     method: str = "forward",
     opset: int = OPSET,
 ) -> ExportReport:
     """Writes `module` as ONNX, its weights beside it as `<path>.data`.
 
     `example_inputs` are the arguments of `method` by name. Tensors become inputs of the same names
-    (those in lists and dictionaries `name.0`, `name.key`); everything else is baked in. Symbolic axes
-    are given as `{"latents": {2: "frames"}}`; equal names are equal sizes. Sizes that the module fixes
-    itself are named in the error. Tries torch.export first, then TorchScript, and says which.
+    (those in lists and dictionaries `name.0`, `name.key`); everything else is baked in, and so are the
+    tensors named in `constants`: masks and lengths whose elements decide sizes. Symbolic axes are given
+    as `{"latents": {2: "frames"}}`; equal names are equal sizes. Sizes that the module fixes itself are
+    named in the error. Tries torch.export first, then TorchScript, and says which.
 
     Raises ExportError for arguments that the method does not have, for symbolic axes that it
     specialises, and where no exporter can.
     """
     path = Path(path)
     check_arguments(module, example_inputs, method)
-    function = TensorFunction(module, example_inputs, method).eval()
     _, tensors = split_tensors(example_inputs)
+    for name in constants:
+        if name not in tensors:
+            raise ExportError(f"{_name(module)}: constant '{name}', but the tensors are {', '.join(tensors)}")
+    function = TensorFunction(module, example_inputs, method, constants).eval()
+    tensors = function.inputs
     check_axes(dynamic_axes or {}, tensors, module)
     with torch.no_grad():
-        outputs = function.output_names(*tensors.values())
+        outputs = list(function.outputs(*tensors.values()))
         if not outputs:
             raise ExportError(f"{_name(module)}.{method} returned no tensor")
         path.parent.mkdir(parents=True, exist_ok=True)
+        # An output of an input's name would be one value in ONNX.
+        outputs = [f"{name}.out" if name in tensors else name for name in outputs]
         report = ExportReport(path, list(tensors), outputs, "", opset)
         report.dynamic_axes = {name: dict(axes) for name, axes in (dynamic_axes or {}).items()}
-        _export(function, tensors, report)
+        _export(function, report)
     return report
 
 
@@ -103,16 +116,13 @@ def check_axes(
                 )
 
 
-def _export(
-    function: TensorFunction, tensors: dict[str, torch.Tensor], report: ExportReport
-) -> None:
+def _export(function: TensorFunction, report: ExportReport) -> None:
     attempts = (("torch.export", _with_torch_export), ("TorchScript", _with_torchscript))
     errors = []
     for exporter, write in attempts:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                write(function, tensors, report)
+            with _quiet():
+                write(function, report)
         except Exception as error:  # exporters raise whatever the module's code raises
             errors.append(f"{exporter}: {root_cause(error)}")
             continue
@@ -122,22 +132,16 @@ def _export(
     raise ExportError(f"{_name(function.module)} cannot be exported; " + "; ".join(errors))
 
 
-def _with_torch_export(
-    function: TensorFunction, tensors: dict[str, torch.Tensor], report: ExportReport
-) -> None:
-    symbols: dict[str, Any] = {}
-    shapes = []
-    for name in tensors:
-        axes = report.dynamic_axes.get(name, {})
-        shapes.append(
-            {axis: symbols.setdefault(n, torch.export.Dim(n)) for axis, n in axes.items()}
-        )
-    program = torch.export.export(
-        function,
-        tuple(tensors.values()),
-        dynamic_shapes={"tensors": tuple(shapes)} if symbols else None,
-        strict=False,
-    )
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Exporters warn of much, and print the whole graph where they fail."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _with_torch_export(function: TensorFunction, report: ExportReport) -> None:
+    program = real_program(function, report)
     written = torch.onnx.export(
         program,
         input_names=report.inputs,
@@ -145,20 +149,64 @@ def _with_torch_export(
         opset_version=report.opset,
         dynamo=True,
         verbose=False,
+        optimize=False,
     )
+    fold(written.model)
     written.save(str(report.path), external_data=True)
+
+
+def real_program(function: TensorFunction, report: ExportReport) -> torch.export.ExportedProgram:
+    """The function as a program of ATen operators that ONNX has counterparts of."""
+    symbols: dict[str, Any] = {}
+    shapes = []
+    for name in function.inputs:
+        axes = report.dynamic_axes.get(name, {})
+        shapes.append(
+            {axis: symbols.setdefault(n, torch.export.Dim(n)) for axis, n in axes.items()}
+        )
+    example = tuple(function.inputs.values())
+    sizes = {"tensors": tuple(shapes)} if symbols else None
+    with propagated_constants():
+        program = torch.export.export(function, example, dynamic_shapes=sizes, strict=False)
+    if needs_rewrite(program):
+        rewritten = RewrittenProgram(program)
+        program = torch.export.export(rewritten, example, dynamic_shapes=sizes, strict=False)
+        report.notes.append(f"rewritten: {', '.join(sorted(rewritten.kinds))}")
+    drop_idle_squeezes(program)
+    return program
+
+
+@contextlib.contextmanager
+def propagated_constants() -> Iterator[None]:
+    """Lets tracing know the elements of small tensors that depend on constants only, not of scalars alone."""
+    limit = proxy_tensor.CONSTANT_NUMEL_LIMIT
+    proxy_tensor.CONSTANT_NUMEL_LIMIT = KNOWN_ELEMENTS
+    try:
+        yield
+    finally:
+        proxy_tensor.CONSTANT_NUMEL_LIMIT = limit
+
+
+def fold(model: Any) -> None:
+    """What torch.onnx.export(optimize=True) does, without its rewrite of x + 1e-15 to x."""
+    from onnxscript import optimizer
+    from onnxscript.rewriter import onnx_fusions
+
+    optimizer.inline(model)
+    for _ in range(2):
+        optimizer.fold_constants(model)
+    optimizer.remove_unused_nodes(model)
+    onnx_fusions.fuse(model)
 
 
 TORCHSCRIPT_OPSET = 20  # its newest
 
 
-def _with_torchscript(
-    function: TensorFunction, tensors: dict[str, torch.Tensor], report: ExportReport
-) -> None:
+def _with_torchscript(function: TensorFunction, report: ExportReport) -> None:
     report.opset = min(report.opset, TORCHSCRIPT_OPSET)
     torch.onnx.export(
         function,
-        tuple(tensors.values()),
+        tuple(function.inputs.values()),
         str(report.path),
         input_names=report.inputs,
         output_names=report.outputs,

@@ -666,7 +666,7 @@ def ZImageTransformer2DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS, TEXT))
+@tiny("transformer", tokens=(TOKENS, TEXT), constants=("encoder_attention_mask", "encoder_attention_mask_2"))
 def HunyuanImageTransformer2DModel():
     config = {
         "in_channels": 4,
@@ -710,10 +710,10 @@ def Transformer2DModel():
     return UNET_PART, inputs
 
 
-@tiny("transformer", tokens=(TOKENS,))
+@tiny("transformer", tokens=(65,))
 def DualTransformer2DModel():
     inputs = {
-        "hidden_states": normal(1, 48, 7, 11),
+        "hidden_states": normal(1, 48, 5, 13),
         "encoder_hidden_states": normal(1, 77 + 257, 16),
         "return_dict": False,
     }
