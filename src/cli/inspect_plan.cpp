@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Sizes to report at: what the user gave, 32 for the rest.
+// Sizes to report at: what the user gave, else what the plan is best at, 32 for the rest.
 Result<SymbolMap> report_sizes(const Plan& plan, const std::vector<std::string>& texts) {
   TUTTI_ASSIGN_OR_RETURN(SymbolMap sizes, parse_sizes("--size", texts));
   std::vector<std::string> symbols;
@@ -28,6 +28,7 @@ Result<SymbolMap> report_sizes(const Plan& plan, const std::vector<std::string>&
       return invalid_argument("--size '", name, "': the plan's sizes are ", symbols);
     }
   }
+  for (const auto& [symbol, range] : plan.dims) sizes.emplace(symbol, range.opt);
   constexpr std::int64_t kUnknownSize = 32;
   for (const std::string& symbol : symbols) sizes.emplace(symbol, kUnknownSize);
   return sizes;
@@ -49,6 +50,14 @@ json tensors_json(const std::vector<PlanTensor>& tensors) {
                    {"shape", std::move(shape)}});
   }
   return out;
+}
+
+json ranges_json(const Plan& plan) {
+  json ranges = json::object();
+  for (const auto& [symbol, range] : plan.dims) {
+    ranges[symbol] = {{"min", range.min}, {"opt", range.opt}, {"max", range.max}};
+  }
+  return ranges;
 }
 
 json graph_json(const Graph& graph) {
@@ -129,6 +138,7 @@ Result<json> plan_json(const Plan& plan, const SymbolMap& sizes) {
                  {"outputs", tensors_json(plan.outputs)},
                  {"invariant_inputs", plan.invariant_inputs},
                  {"sizes", sizes},
+                 {"ranges", ranges_json(plan)},
                  {"main", graph_json(*plan.main)}};
   if (plan.prologue != nullptr) report["prologue"] = graph_json(*plan.prologue);
   TUTTI_ASSIGN_OR_RETURN(report["by_rank"], ranks_json(plan, sizes));
@@ -166,6 +176,10 @@ void print_plan(const json& report) {
               report["data_bytes"].get<double>() * 1e-6);
   print_tensors("inputs", report["inputs"]);
   print_tensors("outputs", report["outputs"]);
+  for (const auto& [symbol, range] : report["ranges"].items()) {
+    std::printf("size %s: %s to %s, best at %s\n", symbol.c_str(), range["min"].dump().c_str(),
+                range["max"].dump().c_str(), range["opt"].dump().c_str());
+  }
   for (const char* part : {"prologue", "main"}) {
     if (!report.contains(part)) continue;
     std::printf("%s: %d nodes:", part, report[part]["nodes"].get<int>());

@@ -75,6 +75,7 @@ void add_model_options(CLI::App& command, ModelOptions* options) {
   command.add_option("--invariant", options->invariant,
                      "Input that stays the same over many calls; detected when not given");
   command.add_option("--typical", options->typical, "NAME=SIZE: price layouts at this size");
+  add_profile_options(command, &options->profile);
   command.add_option("--min-opset", options->min_opset,
                      "Accept older opsets than 17 (their meaning is not checked)");
   command.add_flag("--no-hoist{false}", options->hoist, "Keep invariant work in every call");
@@ -135,10 +136,19 @@ Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& op
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     progress("read", took.count());
   }
+  std::vector<PlanTensor> inputs;
+  for (const Value* input : graph->inputs()) {
+    inputs.push_back({input->name(), input->dtype(), input->shape()});
+  }
+  TUTTI_ASSIGN_OR_RETURN(auto ranges, shape_profile(options.profile, inputs));
+  for (const auto& [symbol, range] : ranges) {
+    compile_options.typical_sizes.emplace(symbol, range.opt);
+  }
   TUTTI_ASSIGN_OR_RETURN(CompiledModel compiled, compile(std::move(graph), compile_options));
   PlannedModel planned;
   planned.explain = std::move(compiled.explain);
   TUTTI_ASSIGN_OR_RETURN(planned.plan, make_plan(std::move(compiled), options));
+  planned.plan.dims = std::move(ranges);
   return planned;
 }
 

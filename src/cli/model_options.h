@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cli/shape_profile.h"
 #include "compiler/compile.h"
 #include "ops/lowering.h"
 #include "plan/plan.h"
@@ -27,7 +28,8 @@ struct ModelOptions {
   std::vector<std::string> shards;     // NAME:DIM=AXIS
   std::vector<std::string> invariant;  // input names
   std::vector<std::string> typical;    // NAME=SIZE
-  int min_opset = 0;                   // 0: the reader's own
+  ProfileOptions profile;
+  int min_opset = 0;  // 0: the reader's own
   bool hoist = true;
   bool fuse = true;
 };

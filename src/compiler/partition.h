@@ -18,8 +18,11 @@ struct Partitioned {
 Result<Partitioned> partition(const Graph& graph, const Sharding& sharding,
                               const CompileOptions& options);
 
-// Merges independent AllToAlls on the same axis that are ready together into one packed transfer.
-Status merge_exchanges(Partitioned& model, const CompileOptions& options);
+// Merges independent AllToAlls on the same axis, and AllGathers of equal splits, that are ready
+// together into one packed transfer each. What depends on `invariant` inputs alone is kept apart
+// from the rest, so that it can be hoisted.
+Status merge_exchanges(Partitioned& model, const CompileOptions& options,
+                       const std::vector<std::string>& invariant = {});
 
 // Checks a partitioned graph against the operators' rules and nothing of the propagation: local
 // types, what each exchange does to a layout, one factor assignment a node, whole outputs. The

@@ -54,7 +54,9 @@ Status make_spmd(Compilation& c) {
   return {};
 }
 
-Status merge(Compilation& c) { return merge_exchanges(c.spmd, c.options); }
+Status merge(Compilation& c) {
+  return merge_exchanges(c.spmd, c.options, c.model.invariant_inputs);
+}
 
 Status verify_spmd(Compilation& c) {
   TUTTI_RETURN_IF_ERROR(c.spmd.graph->verify());

@@ -73,6 +73,12 @@ void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim
   }
 }
 
+bool contains_size(const std::vector<TokenDim>& sequences, const Dim& size) {
+  return std::any_of(sequences.begin(), sequences.end(), [&](const TokenDim& at) {
+    return at.first->shape()[static_cast<std::size_t>(at.second)] == size;
+  });
+}
+
 // Units of the query heads so that every rank has heads of its own; nullopt: heads run out.
 std::optional<Dim> head_units(const Node& attention, int ranks) {
   const auto heads = static_cast<std::size_t>(3 - token_dimension(attention));
@@ -118,6 +124,22 @@ void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* see
       seeds->labels.emplace_back(query.first, Split{3 - tokens, axis, *units, 1});
       seeds->labels.emplace_back(output.first, Split{3 - tokens, axis, *units, 1});
       continue;
+    }
+    std::vector<TokenDim> context;
+    std::set<TokenDim> seen_keys;
+    find_joined(key, &seen_keys, &context);
+    const Dim& queries = query.first->shape()[static_cast<std::size_t>(tokens)];
+    if (context.size() > 1 && units && contains_size(context, queries)) {
+      // The queries attend to themselves and to more: the join happens over split heads.
+      find_joined({node->input(2), tokens}, &seen_keys, &context);
+      for (const TokenDim& sequence : context) seed_tokens(sequence);
+      const Dim& groups = key.first->shape()[static_cast<std::size_t>(3 - tokens)];
+      const auto copies = exact_div(*units, groups);
+      for (const Value* operand : {node->input(1), node->input(2)}) {
+        seeds->labels.emplace_back(
+            operand, Split{3 - tokens, axis, groups, static_cast<int>(copies->constant())});
+      }
+      seeds->prefer_heads.insert(node.get());
     }
     seed_tokens(query);
     seed_tokens(output);

@@ -80,16 +80,26 @@ Result<std::vector<TensorType>> infer_shard_slice(const Node& node, int) {
   return std::vector<TensorType>{std::move(type)};
 }
 
-Result<std::vector<TensorType>> infer_all_gather(const Node& node, int) {
+Result<std::vector<TensorType>> infer_all_gather(const Node& node, int num_outputs) {
   TUTTI_ASSIGN_OR_RETURN(const AxisRef axis, axis_of(node));
   TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(node));
   TUTTI_ASSIGN_OR_RETURN(const Dim whole, single_dim(node, "size"));
-  TensorType type = node.input(0)->type();
-  Dim& size = type.shape[static_cast<std::size_t>(cut.dim)];
   TUTTI_ASSIGN_OR_RETURN(const Dim piece, piece_size(cut, whole, axis));
-  TUTTI_RETURN_IF_ERROR(expect_size(size, piece, cut.dim));
-  size = whole;
-  return std::vector<TensorType>{std::move(type)};
+  if (num_outputs != static_cast<int>(node.inputs().size())) {
+    return invalid_argument(num_outputs, " outputs for ", node.inputs().size(),
+                            " inputs, expected as many");
+  }
+  std::vector<TensorType> types;
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    if (node.input(i) == nullptr) return invalid_argument("input ", i, " is absent");
+    TUTTI_RETURN_IF_ERROR(check_cut(cut, node.input(i)->rank()));
+    TensorType type = node.input(i)->type();
+    Dim& size = type.shape[static_cast<std::size_t>(cut.dim)];
+    TUTTI_RETURN_IF_ERROR(expect_size(size, piece, cut.dim));
+    size = whole;
+    types.push_back(std::move(type));
+  }
+  return types;
 }
 
 Result<std::vector<TensorType>> infer_all_to_all(const Node& node, int num_outputs) {
@@ -186,6 +196,8 @@ void register_exchange_ops(OpRegistry* ops, LoweringRegistry* /*lowerings*/) {
   OpDef all_gather =
       exchange("AllGather", {dim, units, replicas, {"size", AttributeKind::kDims, true}});
   all_gather.infer = infer_all_gather;
+  all_gather.max_inputs = kVariadic;
+  all_gather.num_outputs = kVariadic;
   ops->add(std::move(all_gather));
 
   OpDef all_to_all = exchange("AllToAll", {{"from_dims", AttributeKind::kInts, true},
