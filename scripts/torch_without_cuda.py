@@ -30,7 +30,9 @@ def symbols(library, kind):
 
 
 def needed(library):
-    found = (re.search(r"\(NEEDED\).*\[(.*)\]", line) for line in lines_of("readelf", "-d", library))
+    found = (
+        re.search(r"\(NEEDED\).*\[(.*)\]", line) for line in lines_of("readelf", "-d", library)
+    )
     return {match[1] for match in found if match}
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from models.registry import Tiny
 
 
@@ -84,7 +83,9 @@ def answer(
 
     def recording(query, key, value, *args, **kwargs):
         if query.dim() == 4:
-            calls.append(AttentionCall(tuple(query.shape), without_repeats(key), without_repeats(value)))
+            calls.append(
+                AttentionCall(tuple(query.shape), without_repeats(key), without_repeats(value))
+            )
         return original(query, key, value, *args, **kwargs)
 
     functional.scaled_dot_product_attention = recording

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from models.registry import Tiny
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +38,6 @@ def file_hash(*paths: Path) -> str:
 def export_folder(tiny: Tiny) -> Path:
     """Where the export of this configuration by this exporter lies."""
     import torch
-
     from build_model import describe
 
     exporter = ROOT / "python/tutti/export"
@@ -53,7 +51,9 @@ def export_folder(tiny: Tiny) -> Path:
     for leaf in leaves:
         is_tensor = isinstance(leaf, torch.Tensor)
         is_plain = leaf is None or isinstance(leaf, bool | int | float | str)
-        digest.update(leaf.numpy().tobytes() if is_tensor else repr(leaf).encode() if is_plain else b"?")
+        digest.update(
+            leaf.numpy().tobytes() if is_tensor else repr(leaf).encode() if is_plain else b"?"
+        )
     return CACHE / tiny.name / digest.hexdigest()[:16]
 
 
@@ -83,10 +83,9 @@ def exported_model(tiny: Tiny, folder: Path) -> dict[str, Any]:
 
 def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
     import torch
+    from build_model import answer, build
     from tutti.export import ExportError, export_module
     from tutti.export.arguments import split_tensors
-
-    from build_model import answer, build
 
     torch.set_num_threads(1)
     started = time.monotonic()
@@ -104,7 +103,9 @@ def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
         "calls": [dataclasses.asdict(call) for call in calls],
     }
     try:
-        report = export_module(module, inputs, folder / "model.onnx", method=tiny.method, constants=tiny.constants)
+        report = export_module(
+            module, inputs, folder / "model.onnx", method=tiny.method, constants=tiny.constants
+        )
     except ExportError as error:
         return made | {"ok": False, "error": str(error)[:600]}
     made |= {"exporter": report.exporter, "opset": report.opset, "notes": report.notes}
@@ -118,7 +119,9 @@ def tutti(*arguments: Any) -> str:
     )
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
-        said = next((line for line in lines if line.startswith("tutti")), lines[-1] if lines else "")
+        said = next(
+            (line for line in lines if line.startswith("tutti")), lines[-1] if lines else ""
+        )
         raise RuntimeError(f"{said or 'no message'} (exit {done.returncode})")
     return done.stdout
 

@@ -91,7 +91,10 @@ together. Work: FLOPs of the busiest of 4 ranks, of those on one.
 
 
 def summary(rows: list[dict]) -> str:
-    lines = ["| kind | models | exported | of these compiled and equal at 1, 2, 3, 4 ranks |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| kind | models | exported | of these compiled and equal at 1, 2, 3, 4 ranks |",
+        "| --- | --- | --- | --- |",
+    ]
     for kind in ("transformer", "vae", "text"):
         chosen = [row for row in rows if row["kind"] == kind]
         exported = [row for row in chosen if row["export"]["ok"]]
@@ -103,7 +106,11 @@ def summary(rows: list[dict]) -> str:
 
 def table(rows: list[dict]) -> str:
     text = HEAD + summary(rows)
-    for kind, title in (("transformer", "Transformers"), ("vae", "Video decoders"), ("text", "Text encoders")):
+    for kind, title in (
+        ("transformer", "Transformers"),
+        ("vae", "Video decoders"),
+        ("text", "Text encoders"),
+    ):
         text += f"\n## {title}\n" + _rows([row for row in rows if row["kind"] == kind])
     return text
 

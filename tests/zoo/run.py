@@ -34,7 +34,10 @@ AT_ONCE = 2
 
 
 def result_file(tiny) -> Path:
-    return export_folder(tiny) / f"result-{file_hash(BINARY, Path(__file__).with_name('one_model.py'))}.json"
+    return (
+        export_folder(tiny)
+        / f"result-{file_hash(BINARY, Path(__file__).with_name('one_model.py'))}.json"
+    )
 
 
 def work(tiny, path: Path) -> None:
@@ -123,7 +126,9 @@ class Runner:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("names", nargs="*", help="models; all when none is named")
     parser.add_argument("--subset", choices=["ci"], help="a third")
     parser.add_argument("--again", action="store_true", help="forget results of this binary")

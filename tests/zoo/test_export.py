@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from tutti.export import ExportError, check_export, export_module
+
+import onnx
 
 
 class Outputs(dict):
@@ -82,7 +83,10 @@ def test_another_method(tmp_path):
     "change, said",
     [
         ({"y": 1}, "Mixer.forward: got an unexpected keyword argument 'y'; it takes x, parts"),
-        ({"axes": {"z": {0: "n"}}}, "dynamic axes of 'z', but the tensor inputs are x, parts.0.bias"),
+        (
+            {"axes": {"z": {0: "n"}}},
+            "dynamic axes of 'z', but the tensor inputs are x, parts.0.bias",
+        ),
         ({"axes": {"x": {3: "n"}}}, "input 'x' has 3 dimensions, so no axis 3"),
         ({"method": "decode"}, "Mixer has no method 'decode'"),
     ],

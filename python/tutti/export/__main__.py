@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from tutti.export import ExportError, check_export, export_module
 from tutti.export.load import load_module
 
@@ -98,7 +97,9 @@ def export(options: argparse.Namespace) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="tutti-export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="tutti-export",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", help="folder in Diffusers format, or a class")
     parser.add_argument("-o", "--output", required=True, type=Path, help="the ONNX file to write")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from tutti.export.arguments import named_outputs, split_tensors
 
 

@@ -180,11 +180,15 @@ RULES = {
     "_assert_tensor_metadata": lambda *_, **__: None,
     "cat": _joined,
     "stack": _joined,
-    **dict.fromkeys(("clone", "contiguous", "detach", "detach_", "alias", "lift_fresh_copy"), _same),
+    **dict.fromkeys(
+        ("clone", "contiguous", "detach", "detach_", "alias", "lift_fresh_copy"), _same
+    ),
     # Indexes of leading dimensions.
     "index": _same,
     **dict.fromkeys(("to", "_to_copy", "type_as"), _converted),
-    **dict.fromkeys(("slice", "select", "index_select", "squeeze", "unbind", "narrow"), _with_axes(1)),
+    **dict.fromkeys(
+        ("slice", "select", "index_select", "squeeze", "unbind", "narrow"), _with_axes(1)
+    ),
     "transpose": _with_axes(2),
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), _axis_last(0)),
     **dict.fromkeys(("view", "reshape", "expand", "_unsafe_view"), _shaped),

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch.fx.experimental import proxy_tensor
-
 from tutti.export.arguments import split_tensors
 from tutti.export.rewrite import RewrittenProgram, drop_idle_squeezes, needs_rewrite
 from tutti.export.wrapper import TensorFunction
@@ -70,7 +69,9 @@ def export_module(
     _, tensors = split_tensors(example_inputs)
     for name in constants:
         if name not in tensors:
-            raise ExportError(f"{_name(module)}: constant '{name}', but the tensors are {', '.join(tensors)}")
+            raise ExportError(
+                f"{_name(module)}: constant '{name}', but the tensors are {', '.join(tensors)}"
+            )
     function = TensorFunction(module, example_inputs, method, constants).eval()
     tensors = function.inputs
     check_axes(dynamic_axes or {}, tensors, module)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from tutti.export.exporter import ExportError
 
 
@@ -32,13 +31,17 @@ def load_module(model: str, config: str | None, subfolder: str | None) -> torch.
 def find_class(name: str) -> type:
     """`package.module.Class`, or the name of a class of diffusers or transformers."""
     package, _, cls = name.rpartition(".")
-    packages = [package] if package else ["diffusers", "diffusers.models.transformers", "transformers"]
+    packages = (
+        [package] if package else ["diffusers", "diffusers.models.transformers", "transformers"]
+    )
     for candidate in packages:
         try:
             return getattr(importlib.import_module(candidate), cls)
         except (ImportError, AttributeError):
             continue
-    raise ExportError(f"'{name}' is no folder, and no class of that name is in {', '.join(packages)}")
+    raise ExportError(
+        f"'{name}' is no folder, and no class of that name is in {', '.join(packages)}"
+    )
 
 
 def _read_config(config: str | None) -> dict[str, Any]:

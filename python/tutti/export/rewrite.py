@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
 from tutti.export.complex_pairs import MAKERS, REAL_OF, RULES, Pair, paired
 
 # Operators without a counterpart in ONNX that models apply to weights.

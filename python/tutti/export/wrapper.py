@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-
 from tutti.export.arguments import join_tensors, named_outputs, split_tensors
 
 
@@ -29,7 +28,9 @@ class TensorFunction(torch.nn.Module):
         self._method = method
         self._structure, tensors = split_tensors(arguments)
         self.inputs = {name: t for name, t in tensors.items() if name not in constants}
-        self._constants = {name: (tensors[name].tolist(), tensors[name].dtype) for name in constants}
+        self._constants = {
+            name: (tensors[name].tolist(), tensors[name].dtype) for name in constants
+        }
 
     def outputs(self, *tensors: torch.Tensor) -> dict[str, torch.Tensor]:
         """What the module returns, by name."""

@@ -81,7 +81,11 @@ def BriaTransformer2DModel():
 
 @tiny("transformer", tokens=(TEXT, TOKENS))
 def BriaFiboTransformer2DModel():
-    config = JOINT | {"text_encoder_dim": 32, "pooled_projection_dim": None, "joint_attention_dim": 64}
+    config = JOINT | {
+        "text_encoder_dim": 32,
+        "pooled_projection_dim": None,
+        "joint_attention_dim": 64,
+    }
     inputs = joint_inputs(width=64)
     inputs["text_encoder_layers"] = [normal(1, TEXT, 32) for _ in range(4)]
     return config, inputs
@@ -666,7 +670,11 @@ def ZImageTransformer2DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS, TEXT), constants=("encoder_attention_mask", "encoder_attention_mask_2"))
+@tiny(
+    "transformer",
+    tokens=(TOKENS, TEXT),
+    constants=("encoder_attention_mask", "encoder_attention_mask_2"),
+)
 def HunyuanImageTransformer2DModel():
     config = {
         "in_channels": 4,

@@ -16,7 +16,7 @@ import torch
 Description = Callable[[], tuple[dict[str, Any], dict[str, Any]]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tiny:
     """One model of the zoo."""
 

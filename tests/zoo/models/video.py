@@ -33,7 +33,12 @@ def WanTransformer3DModel():
     return WAN, inputs
 
 
-@tiny("transformer", tokens=(TOKENS,), name="WanTransformer3DModel.i2v", class_name="WanTransformer3DModel")
+@tiny(
+    "transformer",
+    tokens=(TOKENS,),
+    name="WanTransformer3DModel.i2v",
+    class_name="WanTransformer3DModel",
+)
 def wan_image_to_video():
     config = WAN | {"image_dim": 16, "added_kv_proj_dim": 48, "in_channels": 9}
     inputs = {
@@ -45,7 +50,12 @@ def wan_image_to_video():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS,), name="WanTransformer3DModel.ti2v", class_name="WanTransformer3DModel")
+@tiny(
+    "transformer",
+    tokens=(TOKENS,),
+    name="WanTransformer3DModel.ti2v",
+    class_name="WanTransformer3DModel",
+)
 def wan_text_image_to_video():
     """Wan 2.2's 5B model: a time step for each token."""
     inputs = {
@@ -229,7 +239,12 @@ def CosmosTransformer3DModel():
     return COSMOS, inputs
 
 
-@tiny("transformer", tokens=(TOKENS,), name="CosmosTransformer3DModel.video", class_name="CosmosTransformer3DModel")
+@tiny(
+    "transformer",
+    tokens=(TOKENS,),
+    name="CosmosTransformer3DModel.video",
+    class_name="CosmosTransformer3DModel",
+)
 def cosmos_video_to_world():
     config = COSMOS | {"in_channels": 5, "extra_pos_embed_type": None}
     inputs = {
@@ -358,7 +373,11 @@ def HunyuanVideoFramepackTransformer3DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS, 18), constants=("encoder_attention_mask", "encoder_attention_mask_2", "image_embeds"))
+@tiny(
+    "transformer",
+    tokens=(TOKENS, 18),
+    constants=("encoder_attention_mask", "encoder_attention_mask_2", "image_embeds"),
+)
 def HunyuanVideo15Transformer3DModel():
     config = {
         "in_channels": 4,
