@@ -97,22 +97,35 @@ std::optional<Dim> head_units(const Node& attention, int ranks) {
 // Looks for the concatenation of sequences that a token dimension comes from, however far back.
 class SequenceFinder {
  public:
-  // Sizes of its operands, in order; empty when there is none, or when nothing has mixed the tokens
-  // of any operand yet: then one split of the whole is simpler and computes little twice.
+  explicit SequenceFinder(const Graph& graph) {
+    for (const auto& node : graph.nodes()) {
+      if (node->type() != "Attention") continue;
+      const Node* concat = find({node->input(0), token_dimension(*node)});
+      const bool is_mixed =
+          concat != nullptr &&
+          std::any_of(concat->inputs().begin(), concat->inputs().end(),
+                      [&](const Value* input) { return depends_on_attention(input); });
+      if (is_mixed) mixed_.insert(sizes_of(*concat));
+    }
+  }
+
+  // Sizes of its operands, in order; empty when there is none, or when nowhere in the model an
+  // attention stands in front of such a concatenation: then one split of the whole is simpler and
+  // computes little twice.
   std::vector<Dim> segments_of(const TokenDim& at) {
     const Node* concat = find(at);
-    std::vector<Dim> sizes;
-    if (concat == nullptr) return sizes;
-    const auto dim = static_cast<std::size_t>(concat->attr_int("axis"));
-    const bool is_mixed =
-        std::any_of(concat->inputs().begin(), concat->inputs().end(),
-                    [&](const Value* input) { return depends_on_attention(input); });
-    if (!is_mixed) return sizes;
-    for (const Value* input : concat->inputs()) sizes.push_back(input->shape()[dim]);
-    return sizes;
+    if (concat == nullptr || !mixed_.contains(sizes_of(*concat))) return {};
+    return sizes_of(*concat);
   }
 
  private:
+  static std::vector<Dim> sizes_of(const Node& concat) {
+    const auto dim = static_cast<std::size_t>(concat.attr_int("axis"));
+    std::vector<Dim> sizes;
+    for (const Value* input : concat.inputs()) sizes.push_back(input->shape()[dim]);
+    return sizes;
+  }
+
   const Node* find(const TokenDim& at) {
     const auto [known, is_new] = concats_.emplace(at, nullptr);
     const Node* node = at.first->producer();
@@ -145,6 +158,7 @@ class SequenceFinder {
     return depends_[value] = depends;
   }
 
+  std::set<std::vector<Dim>> mixed_;
   std::map<TokenDim, const Node*> concats_;
   std::map<const Value*, bool> depends_;
 };
@@ -160,7 +174,7 @@ void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* see
     const Dim& size = at.first->shape()[static_cast<std::size_t>(at.second)];
     seeds->labels.emplace_back(at.first, Split{at.second, axis, size, 1, std::move(segments)});
   };
-  SequenceFinder sequences;
+  SequenceFinder sequences(graph);
   for (const auto& node : graph.nodes()) {
     if (node->type() != "Attention") continue;
     const int tokens = token_dimension(*node);
