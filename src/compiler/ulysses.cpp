@@ -44,6 +44,10 @@ void find_joined(const TokenDim& at, std::set<TokenDim>* seen, std::vector<Token
   if (factors.empty()) return;
   for (std::size_t i = 0; i < node->inputs().size(); ++i) {
     if (node->input(i) == nullptr) continue;
+    // Rotary tables and masks are no sequences, however they were put together.
+    const bool is_broadcast =
+        node->op().is_pointwise && node->input(i)->shape() != at.first->shape();
+    if (is_broadcast) continue;
     const int dim = dimension_of_factor(map.inputs[i], factors[0]);
     if (dim >= 0) find_joined({node->input(i), dim}, seen, joined);
   }
