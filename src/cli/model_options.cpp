@@ -67,6 +67,10 @@ void add_model_options(CLI::App& command, ModelOptions* options) {
   command.add_option("--mesh", options->mesh, "Ranks by axis, such as cp=4 or cfg=2,cp=2");
   command.add_option("--strategy", options->strategy,
                      "ulysses or cfg, or one for each axis: cp=ulysses,cfg=cfg");
+  command
+      .add_option("--attention-exchange", options->attention_exchange,
+                  "How queries meet keys that are split: auto, heads, gather or ring")
+      ->capture_default_str();
   command.add_option("--bind", options->bind, "NAME=FILE.npy: fix the content of an input");
   command.add_option("--bind-dim", options->bind_dims, "NAME=SIZE: fix a symbolic dimension");
   command.add_option("--shape", options->shapes, "NAME=1,16,h,w: declare another input shape");
@@ -121,6 +125,8 @@ Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& op
     TUTTI_ASSIGN_OR_RETURN(LayoutSeed seed, parse_seed(text));
     compile_options.seeds.push_back(std::move(seed));
   }
+  TUTTI_ASSIGN_OR_RETURN(compile_options.attention_exchange,
+                         parse_attention_exchange(options.attention_exchange));
   compile_options.invariant_inputs = options.invariant;
   compile_options.hoist = options.hoist;
   compile_options.fuse = options.fuse;

@@ -17,14 +17,14 @@ struct Price {
 class SplitChooser {
  public:
   SplitChooser(const Graph& graph, const CompileOptions& options, int axis, const FactorMaps& maps,
-               const Labels& labels, const std::set<const Node*>& prefer_heads, Sharding* sharding)
+               const Labels& labels, const AxisSeeds& seeds, Sharding* sharding)
       : graph_(graph),
         options_(options),
         mesh_(options.mesh),
         axis_(axis),
         maps_(maps),
         labels_(labels),
-        prefer_heads_(prefer_heads),
+        seeds_(seeds),
         sharding_(sharding),
         size_(typical_sizes(graph, options)) {}
 
@@ -49,10 +49,11 @@ class SplitChooser {
 
     std::vector<Candidate> candidates;
     const std::vector<FactorSplit> possible = possible_splits(map, taken, ranks);
-    if (prefer_heads_.contains(&node)) {
-      for (const FactorSplit& split : possible) {
-        if (splits_heads(node, map, split)) candidates.emplace_back(split);
-      }
+    for (const FactorSplit& split : possible) {
+      const bool is_preferred =
+          (seeds_.prefer_heads.contains(&node) && splits_heads(node, map, split)) ||
+          (seeds_.prefer_queries.contains(&node) && splits_queries(node, map, split));
+      if (is_preferred) candidates.emplace_back(split);
     }
     if (candidates.empty()) {
       candidates.emplace_back(std::nullopt);
@@ -76,6 +77,10 @@ class SplitChooser {
     const auto& q_heads = map.inputs[0][static_cast<std::size_t>(heads)];
     if (q_heads.empty() || split.factors[0] != q_heads[0]) return false;
     return !split.units.is_constant() || split.units.constant() >= mesh_.size(axis_);
+  }
+
+  static bool splits_queries(const Node& node, const FactorMap& map, const FactorSplit& split) {
+    return split.factors == map.inputs[0][static_cast<std::size_t>(token_dimension(node))];
   }
 
   NodeSharding taken_by_others(const Node& node) const {
@@ -178,7 +183,7 @@ class SplitChooser {
   const int axis_;
   const FactorMaps& maps_;
   const Labels& labels_;
-  const std::set<const Node*>& prefer_heads_;
+  const AxisSeeds& seeds_;
   Sharding* sharding_;
   SizeEstimate size_;
   std::map<const Value*, std::vector<Layout>> versions_;  // absent: whole
@@ -187,9 +192,9 @@ class SplitChooser {
 }  // namespace
 
 void choose_splits(const Graph& graph, const CompileOptions& options, int axis,
-                   const FactorMaps& maps, const Labels& labels,
-                   const std::set<const Node*>& prefer_heads, Sharding* sharding) {
-  SplitChooser(graph, options, axis, maps, labels, prefer_heads, sharding).run();
+                   const FactorMaps& maps, const Labels& labels, const AxisSeeds& seeds,
+                   Sharding* sharding) {
+  SplitChooser(graph, options, axis, maps, labels, seeds, sharding).run();
 }
 
 }  // namespace tutti

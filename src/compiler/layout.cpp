@@ -1,7 +1,5 @@
 #include "compiler/layout.h"
 
-#include "compiler/strategy.h"
-
 namespace tutti {
 
 Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options) {
@@ -13,7 +11,7 @@ Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& opt
     if (options.mesh.size(axis) == 1) continue;
     TUTTI_ASSIGN_OR_RETURN(const AxisSeeds seeds, seeds_for_axis(graph, options, axis));
     const Labels labels = spread_labels(graph, options.mesh, axis, maps, sharding, seeds.labels);
-    choose_splits(graph, options, axis, maps, labels, seeds.prefer_heads, &sharding);
+    choose_splits(graph, options, axis, maps, labels, seeds, &sharding);
     for (const auto& [value, split] : labels) sharding.preferred[value].set(split);
   }
   return sharding;

@@ -5,6 +5,7 @@
 
 #include "compiler/compile.h"
 #include "compiler/sharding.h"
+#include "compiler/strategy.h"
 
 namespace tutti {
 
@@ -24,8 +25,8 @@ Labels spread_labels(const Graph& graph, const Mesh& mesh, int axis, const Facto
 
 // The second step: adds this axis's splits to sharding->nodes.
 void choose_splits(const Graph& graph, const CompileOptions& options, int axis,
-                   const FactorMaps& maps, const Labels& labels,
-                   const std::set<const Node*>& prefer_heads, Sharding* sharding);
+                   const FactorMaps& maps, const Labels& labels, const AxisSeeds& seeds,
+                   Sharding* sharding);
 
 // The split that a node's labels ask for: a parallel factor before a reduction, inputs before
 // outputs, earlier operands before later ones.

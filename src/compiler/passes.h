@@ -30,6 +30,10 @@ Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
 
+// Attention over keys and values that are gathered -> RingAttention over the pieces, where that is
+// asked for, or where the memory that it saves is worth the time for its steps.
+Status choose_rings(Graph& graph, const CompileOptions& options);
+
 // MatMul with a fixed matrix, bias, activation, residual -> Linear.
 Status fuse_linear(Graph& graph, const CompileOptions& options);
 

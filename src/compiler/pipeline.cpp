@@ -129,6 +129,7 @@ constexpr Pass kPasses[] = {
     {"merge exchanges", merge},
     {"verify layouts", verify_spmd},
     {"hoist", split_off_prologue},
+    {"choose rings", on_parts<choose_rings>},
     {"fuse products", on_parts<fuse_linear>},
     {"fuse pointwise", on_parts<fuse_pointwise>},
     {"verify", verify_parts},

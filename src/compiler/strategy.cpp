@@ -106,7 +106,7 @@ Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& optio
     const Value* value = graph.find_value(seed.value);
     seeds.labels.emplace_back(value, whole_units(*value, seed.dim, axis));
   }
-  if (strategy == "ulysses") seed_ulysses(graph, options.mesh, axis, &seeds);
+  if (strategy == "ulysses") seed_ulysses(graph, options, axis, &seeds);
   if (strategy == "cfg") seed_cfg(graph, axis, &seeds);
   return seeds;
 }

@@ -99,7 +99,9 @@ bool is_single(const TokenDim& at) {
 
 }  // namespace
 
-void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
+void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
+  const bool keeps_queries = options.attention_exchange == AttentionExchange::kGather ||
+                             options.attention_exchange == AttentionExchange::kRing;
   const auto seed_tokens = [&](const TokenDim& at) {
     const Dim& size = at.first->shape()[static_cast<std::size_t>(at.second)];
     seeds->labels.emplace_back(at.first, Split{at.second, axis, size, 1});
@@ -114,7 +116,7 @@ void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* see
     std::vector<TokenDim> joined;
     std::set<TokenDim> seen;
     find_joined(query, &seen, &joined);
-    const auto units = head_units(*node, mesh.size(axis));
+    const auto units = head_units(*node, options.mesh.size(axis));
     if (joined.size() > 1 && units) {
       // Each sequence is split by itself; the join happens over whole sequences and split heads.
       find_joined(key, &seen, &joined);
@@ -123,6 +125,12 @@ void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* see
       for (const TokenDim& sequence : joined) seed_tokens(sequence);
       seeds->labels.emplace_back(query.first, Split{3 - tokens, axis, *units, 1});
       seeds->labels.emplace_back(output.first, Split{3 - tokens, axis, *units, 1});
+      continue;
+    }
+    if (keeps_queries) {
+      seeds->prefer_queries.insert(node.get());
+      seed_tokens(query);
+      seed_tokens(output);
       continue;
     }
     std::vector<TokenDim> context;
