@@ -5,8 +5,7 @@
 #include <optional>
 
 #include "backends/cpu/attention_levels.h"
-#include "base/thread_pool.h"
-#include "runtime/backend.h"
+#include "backends/cpu/kernel_registry.h"
 
 namespace tutti::cpu {
 
@@ -22,5 +21,8 @@ void attend(const AttentionShape& s, const AttentionData& data, const attention:
             ThreadPool* pool, std::byte* workspace);
 std::size_t attend_workspace_bytes(const AttentionShape& s, const attention::Functions& f,
                                    const ThreadPool& pool);
+
+// attention_ring.cpp
+Result<std::unique_ptr<Kernel>> make_ring_attention(const KernelSpec& spec, CpuContext& context);
 
 }  // namespace tutti::cpu

@@ -9,7 +9,6 @@
 
 #include "backends/cpu/attention_kernel.h"
 #include "backends/cpu/exchange_kernels.h"
-#include "backends/cpu/kernels.h"
 #include "graph/dim.h"
 
 namespace tutti::cpu {
@@ -219,6 +218,8 @@ class RingPlanner {
   const std::size_t row_bytes_[2];  // of one token of all batch elements and heads: k, v
 };
 
+}  // namespace
+
 Result<std::unique_ptr<Kernel>> make_ring_attention(const KernelSpec& spec, CpuContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
   const Shape size = spec.node.attr_dims("size");
@@ -237,12 +238,6 @@ Result<std::unique_ptr<Kernel>> make_ring_attention(const KernelSpec& spec, CpuC
   return std::unique_ptr<Kernel>(std::make_unique<RingAttentionKernel>(
       communicator, planner.steps(), *functions, planner.most_bytes(0), planner.most_bytes(1),
       spec.outputs[0].byte_size(), context.pool));
-}
-
-}  // namespace
-
-void register_ring_attention_kernels(KernelRegistry* registry) {
-  registry->add("RingAttention", make_ring_attention);
 }
 
 }  // namespace tutti::cpu

@@ -27,7 +27,6 @@ const KernelRegistry& kernel_registry() {
     register_norm_kernels(&all);
     register_attention_kernels(&all);
     register_exchange_kernels(&all);
-    register_ring_attention_kernels(&all);
     return all;
   }();
   return registry;

@@ -13,6 +13,5 @@ void register_conv_kernels(KernelRegistry* registry);
 void register_norm_kernels(KernelRegistry* registry);
 void register_attention_kernels(KernelRegistry* registry);
 void register_exchange_kernels(KernelRegistry* registry);
-void register_ring_attention_kernels(KernelRegistry* registry);
 
 }  // namespace tutti::cpu
