@@ -1,5 +1,7 @@
 #include "compiler/partition.h"
 
+#include <algorithm>
+
 #include "compiler/conversion.h"
 #include "compiler/strategy.h"
 
@@ -65,8 +67,9 @@ void shift_causal_offset(const Node& node, const Layout& output, const Mesh& mes
                          AttributeMap* attributes) {
   if (node.type() != "Attention" || node.attr_int("is_causal") == 0) return;
   const int tokens = token_dimension(node);
-  const Split* split = output.on_dim(tokens);
-  if (split == nullptr) return;
+  const auto split = std::find_if(output.splits.begin(), output.splits.end(),
+                                  [&](const Split& one) { return one.dim == tokens; });
+  if (split == output.splits.end()) return;
   const Dim rank = mesh.rank_symbol(split->axis);
   const Dim ranks(mesh.size(split->axis));
   const Dim first = rank * floor_div(split->units, ranks) + min(rank, mod(split->units, ranks));
