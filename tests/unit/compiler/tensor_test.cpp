@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "backends/cpu/evaluator.h"
-#include "compiler/distribute.h"
 #include "compiler_fixture.h"
 #include "graph/rank_constant.h"
 #include "toy_transformer.h"
