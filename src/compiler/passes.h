@@ -22,6 +22,9 @@ Status fuse_activation(Graph& graph, const CompileOptions& options);
 // Scaled products around a Softmax -> Attention, with masks; expanded key/value heads go.
 Status fuse_attention(Graph& graph, const CompileOptions& options);
 
+// Expanded key/value heads that only show once the movements around an Attention are merged.
+Status drop_head_repeats(Graph& graph, const CompileOptions& options);
+
 // Moves head transposes past pointwise nodes, norms and slices, until they meet the Attention and
 // become its layout "bshd".
 Status sink_transposes(Graph& graph, const CompileOptions& options);

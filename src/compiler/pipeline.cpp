@@ -133,6 +133,7 @@ constexpr Pass kPasses[] = {
     {"fuse attention", on_whole<fuse_attention>},
     {"split products", on_whole<split_products>},
     {"simplify again", on_whole<simplify>},
+    {"drop head repeats", on_whole<drop_head_repeats>},
     {"sink transposes", on_whole<sink_transposes>},
     {"set attention layouts", on_whole<set_attention_layouts>},
     {"find invariant inputs", find_invariants},
