@@ -137,6 +137,7 @@ class SplitChooser {
       double best = -1;
       std::set<StepKind> best_kinds;
       for (const Layout& version : versions(*input)) {
+        if (has_windows(version) && version != needed) continue;
         std::set<StepKind> kinds;
         const double bytes = steps_bytes(*input, version, needed, &kinds);
         if (best >= 0 && bytes >= best) continue;

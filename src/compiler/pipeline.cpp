@@ -132,6 +132,7 @@ constexpr Pass kPasses[] = {
     {"fuse activations", on_whole<fuse_activation>},
     {"fuse attention", on_whole<fuse_attention>},
     {"split products", on_whole<split_products>},
+    {"open space", on_whole<open_space>},
     {"simplify again", on_whole<simplify>},
     {"sink transposes", on_whole<sink_transposes>},
     {"set attention layouts", on_whole<set_attention_layouts>},

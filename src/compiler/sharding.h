@@ -56,6 +56,9 @@ std::optional<FactorSplit> factor_split_from(const FactorMap& map, const DimFact
 std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand,
                                  const FactorSplit& split, int axis);
 
+// Of what the windows read, evenly shared out; other splits as they are.
+Split without_window(const Split& split);
+
 // A split is possible: its factors are parallel (or one reduction) and stand in front wherever they
 // stand.
 bool is_possible(const FactorMap& map, const FactorSplit& split);

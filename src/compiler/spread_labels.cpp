@@ -88,7 +88,8 @@ class LabelSpread {
       const Value* input = node.input(i);
       // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
       if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
-      const auto label = split_under(map, map.inputs[i], *split, axis_);
+      auto label = split_under(map, map.inputs[i], *split, axis_);
+      if (label) label = without_window(*label);
       if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
     }
     return changed;
@@ -104,7 +105,8 @@ class LabelSpread {
         if (user->input(i) != &value) continue;
         if (decided != follows_.end()) {
           const auto needed = split_under(map, map.inputs[i], decided->second, axis_);
-          if (!needed || !(*needed == label)) return false;
+          // Windows read pieces in any units.
+          if (!needed || (!needed->window && !(*needed == label))) return false;
           continue;
         }
         const auto split = factor_split_from(map, map.inputs[i], label, mesh_.size(axis_));

@@ -21,6 +21,7 @@ constexpr Strategy kStrategies[] = {
     {"cfg", "cfg", 1, seed_cfg},
     {"tensor", "tp", 0, seed_tensor},
     {"ulysses", "cp", 2, seed_ulysses},
+    {"spatial", "sp", 2, nullptr},
     {"none", "", 1, nullptr},
 };
 
@@ -189,6 +190,7 @@ Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& optio
   seed_constraints(graph, options, axis, &seeds);
   const Strategy& strategy = *strategy_for(options, axis);
   if (strategy.seed != nullptr) strategy.seed(graph, options.mesh, axis, &seeds);
+  if (strategy.name == "spatial") seed_spatial(graph, options, axis, &seeds);
   return seeds;
 }
 
