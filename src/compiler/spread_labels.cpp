@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler/cost.h"
 #include "compiler/layout.h"
 
 namespace tutti {
@@ -39,6 +40,13 @@ class LabelSpread {
       : mesh_(mesh), axis_(axis), maps_(maps) {
     for (const auto& node : graph.nodes()) nodes_.push_back(node.get());
     graph_outputs_.insert(graph.outputs().begin(), graph.outputs().end());
+    for (const Node* node : nodes_) {
+      const bool has_work =
+          is_real_work(*node) ||
+          std::any_of(node->inputs().begin(), node->inputs().end(),
+                      [&](const Value* v) { return has_work_behind_.contains(v); });
+      if (has_work) has_work_behind_.insert(node->outputs().begin(), node->outputs().end());
+    }
   }
 
   void seed(const Value* value, const Split& split) { add_label(value, split); }
@@ -89,7 +97,10 @@ class LabelSpread {
       // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
       if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
       auto label = split_under(map, map.inputs[i], *split, axis_);
-      if (label) label = without_window(*label);
+      if (label && label->window) {
+        if (!has_work_behind_.contains(input)) continue;
+        label = without_window(*label);
+      }
       if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
     }
     return changed;
@@ -121,6 +132,9 @@ class LabelSpread {
   const FactorMaps& maps_;
   std::vector<const Node*> nodes_;
   std::set<const Value*> graph_outputs_;
+  // What cost something to make. The rest is made whole on every rank rather than exchanged for
+  // what windows read of it.
+  std::set<const Value*> has_work_behind_;
   Labels labels_;
   std::map<const Node*, FactorSplit> follows_;
 };
