@@ -100,9 +100,10 @@ Result<ReadOptions> read_options(const ModelOptions& options) {
 void add_model_options(CLI::App& command, ModelOptions* options) {
   command.add_option("model", options->model, "ONNX model")->required();
   command.add_option("--mesh", options->mesh, "Ranks by axis, such as cp=4 or cfg=2,cp=2");
-  command.add_option("--strategy", options->strategy,
-                     "tensor, cfg, ulysses or spatial, or one for each axis: cp=ulysses,cfg=cfg; auto: "
-                     "the mesh of --ranks that is estimated to be fastest (--explain says why)");
+  command.add_option(
+      "--strategy", options->strategy,
+      "tensor, cfg, ulysses or spatial, or one for each axis: cp=ulysses,cfg=cfg; auto: "
+      "the mesh of --ranks that is estimated to be fastest (--explain says why)");
   command.add_option("--ranks", options->ranks, "Number of ranks for --strategy auto");
   command.add_option("--memory-limit", options->memory_limit,
                      "Bytes that a rank may need at typical sizes, such as 24G");

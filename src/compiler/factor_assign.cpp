@@ -191,12 +191,8 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
     if (window != nullptr && window->output == split.factors[0]) {
       const Dim& rows = factor(map, window->output).size;
       const Dim& size = factor(map, window->input).size;
-      return Split{static_cast<int>(d),
-                   axis,
-                   split.units,
-                   split.replicas,
-                   {},
-                   SplitWindow{rows, size, window->map}};
+      return Split{static_cast<int>(d), axis, split.units,
+                   split.replicas,      {},   SplitWindow{rows, size, window->map}};
     }
     const std::size_t count = leading(operand[d], split.factors);
     if (count == 0) continue;

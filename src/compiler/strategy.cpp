@@ -18,10 +18,8 @@ struct Strategy {
 };
 
 constexpr Strategy kStrategies[] = {
-    {"cfg", "cfg", 1, seed_cfg},
-    {"tensor", "tp", 0, seed_tensor},
-    {"ulysses", "cp", 2, seed_ulysses},
-    {"spatial", "sp", 2, nullptr},
+    {"cfg", "cfg", 1, seed_cfg},        {"tensor", "tp", 0, seed_tensor},
+    {"ulysses", "cp", 2, seed_ulysses}, {"spatial", "sp", 2, nullptr},
     {"none", "", 1, nullptr},
 };
 

@@ -34,7 +34,7 @@ struct Split {
   int axis = 0;
   Dim units = 0;
   int replicas = 1;
-  std::vector<Dim> segments = {};  // in units; they add up to `units`, replicas is 1
+  std::vector<Dim> segments = {};          // in units; they add up to `units`, replicas is 1
   std::optional<SplitWindow> window = {};  // then `units` divides its rows, and replicas is 1
 
   bool operator==(const Split&) const = default;

@@ -35,8 +35,8 @@ inline constexpr int kVariadic = -1;
 // One rank's piece of a node, for the attributes that depend on it.
 struct NodePiece {
   const Shape& output;            // the piece of output 0
-  std::vector<bool> is_windowed;  // dimensions of input 0 that come with the rows that the windows of
-                                  // this piece reach into, edges included
+  std::vector<bool> is_windowed;  // dimensions of input 0 that come with the rows that the windows
+                                  // of this piece reach into, edges included
 };
 
 struct OpDef {

@@ -224,8 +224,8 @@ void add_window_factors(FactorMap* map, std::size_t d, const Dim& in, const Dim&
   const std::optional<Dim> rows = exact_div(out, Dim(group));
   if (in.is(1) || !rows || rows->is(1)) return add_whole_factors(map, d, in, out);
   const bool is_pointwise = window.only_moves() && window.offset.is(0) && *rows == in;
-  const int y = map->add(str_cat("y", d), *rows,
-                         is_pointwise ? FactorRole::kParallel : FactorRole::kWindow);
+  const int y =
+      map->add(str_cat("y", d), *rows, is_pointwise ? FactorRole::kParallel : FactorRole::kWindow);
   map->outputs[0][d] = {y};
   if (group > 1) map->outputs[0][d].push_back(map->add(str_cat("r", d), group, FactorRole::kWhole));
   map->inputs[0][d] = {y};

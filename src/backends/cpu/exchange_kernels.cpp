@@ -150,8 +150,8 @@ Result<std::vector<std::byte>> edge_number(WindowEdge edge, DType dtype) {
   return number;
 }
 
-// Pieces with the rows of their neighbours that windows reach into: an exchange, or (of a value that
-// every rank has) a copy.
+// Pieces with the rows of their neighbours that windows reach into: an exchange, or (of a value
+// that every rank has) a copy.
 class WindowKernel final : public Kernel {
  public:
   WindowKernel(std::shared_ptr<Communicator> communicator, TransferPlan plan,

@@ -81,8 +81,8 @@ KernelResult make_constant_pad(const KernelSpec& spec, const Borders& borders, T
   });
 }
 
-KernelResult make_mirrored_pad(const KernelSpec& spec, const Borders& borders,
-                               WindowEdge edge, ThreadPool* pool) {
+KernelResult make_mirrored_pad(const KernelSpec& spec, const Borders& borders, WindowEdge edge,
+                               ThreadPool* pool) {
   const Dims& source = spec.inputs[0].dims;
   Dims target = spec.outputs[0].dims;
   const Dims strides = contiguous_strides(source);
