@@ -156,30 +156,23 @@ std::vector<SpatialDimension> split_dimensions(const Graph& graph, const Compile
   return dims;
 }
 
-std::vector<Value*> opened(GraphBuilder& b, const Node& node,
-                           const std::vector<SpatialDimension>& dims) {
-  if (node.type() == "GroupNorm" && node.input(0)->rank() > 2) {
-    if (Value* y = open_group_norm(b, node)) return {y};
+bool splits_space(const CompileOptions& options) {
+  for (int axis = 0; axis < static_cast<int>(options.mesh.axes().size()); ++axis) {
+    const auto strategy = strategy_of(options, axis);
+    if (options.mesh.size(axis) > 1 && strategy.ok() && *strategy == "spatial") return true;
   }
-  if (is_mean_over_space(node)) return {open_mean(b, node)};
-  for (const SpatialDimension& dim : dims) {
-    std::vector<Value*> values = opened_along(b, node, dim);
-    if (!values.empty()) return values;
-  }
-  return {};
+  return false;
 }
 
-}  // namespace
-
-Status open_space(Graph& graph, const CompileOptions& options) {
-  const std::vector<SpatialDimension> dims = split_dimensions(graph, options);
-  if (dims.empty()) return {};
+// Replaces each node by what `open` makes of it, if anything.
+template <class F>
+Status open_nodes(Graph& graph, const CompileOptions& options, F&& open) {
   GraphBuilder b(&graph, options.registry, options.evaluator);
   for (const auto& owned : graph.nodes()) {
     Node& node = *owned;
     b.set_insertion_point(&node);
     b.set_name(node.name());
-    const std::vector<Value*> values = opened(b, node, dims);
+    const std::vector<Value*> values = open(b, node);
     TUTTI_RETURN_IF_ERROR(b.status());
     for (std::size_t i = 0; i < values.size(); ++i) {
       replace_value(graph, node.output(i), values[i]);
@@ -187,6 +180,37 @@ Status open_space(Graph& graph, const CompileOptions& options) {
   }
   graph.remove_dead();
   return {};
+}
+
+Status open_norms(Graph& graph, const CompileOptions& options) {
+  return open_nodes(graph, options, [](GraphBuilder& b, const Node& node) {
+    std::vector<Value*> values;
+    if (node.type() == "GroupNorm" && node.input(0)->rank() > 2) {
+      if (Value* y = open_group_norm(b, node)) values.push_back(y);
+    }
+    if (is_mean_over_space(node)) values.push_back(open_mean(b, node));
+    return values;
+  });
+}
+
+Status open_joins(Graph& graph, const CompileOptions& options) {
+  const std::vector<SpatialDimension> dims = split_dimensions(graph, options);
+  return open_nodes(graph, options, [&dims](GraphBuilder& b, const Node& node) {
+    for (const SpatialDimension& dim : dims) {
+      std::vector<Value*> values = opened_along(b, node, dim);
+      if (!values.empty()) return values;
+    }
+    return std::vector<Value*>();
+  });
+}
+
+}  // namespace
+
+Status open_space(Graph& graph, const CompileOptions& options) {
+  if (!splits_space(options)) return {};
+  TUTTI_RETURN_IF_ERROR(open_norms(graph, options));
+  TUTTI_RETURN_IF_ERROR(simplify(graph, options));
+  return open_joins(graph, options);
 }
 
 }  // namespace tutti

@@ -22,8 +22,8 @@ Status fuse_group_norm(Graph& graph, const CompileOptions& options);
 // First or last rows joined to a value -> Pad; zeros around a convolution's input -> its padding.
 Status fuse_pad(Graph& graph, const CompileOptions& options);
 
-// Where a strategy splits space: norms and means over it -> sums and pointwise nodes; what cuts or
-// joins along it -> Slices and Pads.
+// Where a strategy splits space: norms and means over it -> sums and pointwise nodes; then what cuts
+// or joins along the dimension that it splits -> Slices and Pads.
 Status open_space(Graph& graph, const CompileOptions& options);
 
 // x * sigmoid(x) -> Silu; both decompositions of GELU -> Gelu.

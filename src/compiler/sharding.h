@@ -33,6 +33,9 @@ struct FactorSplit {
 struct Sharding {
   int axis = 0;
   std::map<const Node*, FactorSplit> nodes;
+  // At typical sizes: of the rank that has most to do, and what all ranks send for the operands.
+  double busiest_flops = 0;
+  double sent_bytes = 0;
 
   const FactorSplit* find(const Node& node) const {
     const auto it = nodes.find(&node);

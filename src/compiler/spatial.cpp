@@ -1,10 +1,9 @@
 // Spatial parallelism: one dimension of space or time is split through all convolutions.
 #include <algorithm>
-#include <limits>
 
+#include "compiler/constraints.h"
 #include "compiler/cost.h"
-#include "compiler/sharding.h"
-#include "compiler/strategy.h"
+#include "compiler/layout.h"
 
 namespace tutti {
 namespace {
@@ -23,39 +22,6 @@ int split_factor(const FactorMap& map, std::size_t dim) {
   const FactorRole role = map.factors[static_cast<std::size_t>(factors[0])].role;
   return role == FactorRole::kWindow || role == FactorRole::kParallel ? factors[0] : -1;
 }
-
-class DimensionChoice {
- public:
-  DimensionChoice(const CompileOptions& options, int axis, SizeEstimate size)
-      : rates_(options.rates), ranks_(options.mesh.size(axis)), size_(std::move(size)) {}
-
-  // What a convolution takes with its output split along `dim`.
-  double seconds(const Node& node, std::size_t dim) const {
-    const FactorMap map = factors_of(node);
-    const double work = size_(node_flops(node)) / rates_.flops_per_second;
-    const int factor = split_factor(map, dim);
-    if (factor < 0) return work;
-    const double rows = std::max(1.0, size_(map.factors[static_cast<std::size_t>(factor)].size));
-    const double share =
-        static_cast<double>((static_cast<std::int64_t>(rows) + ranks_ - 1) / ranks_);
-    const FactorWindow* window = map.window_of(map.inputs[0][dim]);
-    const double halo = window == nullptr ? 0 : halo_seconds(*node.input(0), dim, window->map);
-    return work * share / rows + halo;
-  }
-
- private:
-  // The rows of its neighbours that a rank inside needs.
-  double halo_seconds(const Value& x, std::size_t dim, const WindowMap& map) const {
-    const double rows = static_cast<double>(std::max<std::int64_t>(map.extent - map.stride, 0));
-    double row_bytes = static_cast<double>(dtype_size(x.dtype()));
-    for (std::size_t d = 0; d < x.rank(); ++d) row_bytes *= d == dim ? 1.0 : size_(x.shape()[d]);
-    return rows * row_bytes / rates_.bytes_per_second + rates_.seconds_per_exchange;
-  }
-
-  const CostRates& rates_;
-  std::int64_t ranks_;
-  SizeEstimate size_;
-};
 
 // The number of dimensions in which most convolution work is done: video, images, sound.
 std::size_t heaviest_rank(const std::vector<const Node*>& convolutions, const SizeEstimate& size) {
@@ -86,48 +52,82 @@ std::vector<const Node*> convolutions_of(const Graph& graph) {
 
 }  // namespace
 
-std::optional<SpatialDimension> spatial_dimension(const Graph& graph, const CompileOptions& options,
-                                                  int axis) {
-  std::vector<const Node*> convolutions = convolutions_of(graph);
-  if (convolutions.empty()) return std::nullopt;
-  const SizeEstimate size(typical_sizes(graph, options));
-  const std::size_t rank = heaviest_rank(convolutions, size);
-  bool is_given = false;
+namespace {
+
+// Each result by itself, so that every resolution is shared out evenly: what its pieces lack of
+// those of the one before comes with the halo.
+void add_labels(const Graph& graph, const SpatialDimension& space, int axis, AxisSeeds* seeds) {
+  for (const Node* node : convolutions_of(graph)) {
+    if (rank_of(*node) != space.rank) continue;
+    const FactorMap map = factors_of(*node);
+    const int factor = split_factor(map, space.dim);
+    if (factor < 0) continue;
+    const Dim& rows = map.factors[static_cast<std::size_t>(factor)].size;
+    seeds->labels.emplace_back(node->output(), Split{static_cast<int>(space.dim), axis, rows, 1});
+  }
+}
+
+// What comes of splitting this dimension; nullopt: it contradicts something.
+std::optional<Sharding> outcome(const Graph& graph, const CompileOptions& options, int axis,
+                                const FactorMaps& maps, const SpatialDimension& space) {
+  AxisSeeds seeds;
+  add_labels(graph, space, axis, &seeds);
+  const auto constraints = AxisConstraints::create(graph, options, axis, {});
+  if (!constraints.ok()) return std::nullopt;
+  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds.labels);
+  auto sharding = choose_splits(graph, options, axis, maps, labels, seeds, *constraints);
+  if (!sharding.ok()) return std::nullopt;
+  return *std::move(sharding);
+}
+
+// The dimension of the seed by hand, if any splits space; `is_given`: there is a seed.
+std::optional<SpatialDimension> given_dimension(const Graph& graph, const CompileOptions& options,
+                                                int axis, std::size_t rank, bool* is_given) {
+  *is_given = false;
   for (const LayoutSeed& seed : options.seeds) {
     if (options.mesh.find(seed.axis) != axis) continue;
+    *is_given = true;
     const Value* value = graph.find_value(seed.value);
     if (value != nullptr && value->rank() == rank && seed.dim >= 2) {
       return SpatialDimension{rank, static_cast<std::size_t>(seed.dim)};
     }
-    is_given = true;
   }
-  if (is_given) return std::nullopt;
-  std::erase_if(convolutions, [rank](const Node* node) { return rank_of(*node) != rank; });
-  const DimensionChoice choice(options, axis, size);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<SpatialDimension> spatial_dimension(const Graph& graph, const CompileOptions& options,
+                                                  int axis) {
+  const std::vector<const Node*> convolutions = convolutions_of(graph);
+  if (convolutions.empty()) return std::nullopt;
+  const std::size_t rank = heaviest_rank(convolutions, SizeEstimate(typical_sizes(graph, options)));
+  bool is_given = false;
+  const auto given = given_dimension(graph, options, axis, rank, &is_given);
+  if (is_given) return given;
+  FactorMaps maps;
+  for (const auto& node : graph.nodes()) maps.emplace(node.get(), factors_of(*node));
+  // Less work for the busiest rank counts first, bytes among those that nearly agree.
+  constexpr double kNearly = 1.1;
   std::optional<SpatialDimension> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const std::size_t candidate : spatial_dimensions(rank)) {
-    double seconds = 0;
-    for (const Node* node : convolutions) seconds += choice.seconds(*node, candidate);
-    if (seconds >= least) continue;
-    least = seconds;
-    best = SpatialDimension{rank, candidate};
+  double flops = 0;
+  double bytes = 0;
+  for (const std::size_t dim : spatial_dimensions(rank)) {
+    const auto found = outcome(graph, options, axis, maps, {rank, dim});
+    if (!found) continue;
+    const bool is_less_work = found->busiest_flops * kNearly < flops;
+    const bool is_alike = found->busiest_flops < flops * kNearly && found->sent_bytes < bytes;
+    if (best && !is_less_work && !is_alike) continue;
+    best = SpatialDimension{rank, dim};
+    flops = found->busiest_flops;
+    bytes = found->sent_bytes;
   }
   return best;
 }
 
 void seed_spatial(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
-  const auto chosen = spatial_dimension(graph, options, axis);
-  if (!chosen) return;
-  // Each result by itself, so that every resolution is shared out evenly: what its pieces lack of
-  // those of the one before comes with the halo.
-  for (const Node* node : convolutions_of(graph)) {
-    if (rank_of(*node) != chosen->rank) continue;
-    const FactorMap map = factors_of(*node);
-    const int factor = split_factor(map, chosen->dim);
-    if (factor < 0) continue;
-    const Dim& rows = map.factors[static_cast<std::size_t>(factor)].size;
-    seeds->labels.emplace_back(node->output(), Split{static_cast<int>(chosen->dim), axis, rows, 1});
+  if (const auto chosen = spatial_dimension(graph, options, axis)) {
+    add_labels(graph, *chosen, axis, seeds);
   }
 }
 
