@@ -88,7 +88,8 @@ struct RowRange {
 RowRange rows_of(const Dim& size, const Dim& units, std::int64_t ranks, const Dim& rank) {
   const Dim unit = floor_div(size, units);
   const Dim n(ranks);
-  const Dim first = rank * floor_div(units, n) + min(rank, mod(units, n));
+  const Dim rest = mod(units, n);
+  const Dim first = rank * floor_div(units, n) + (rest.is(0) ? Dim(0) : min(rank, rest));
   return {unit * first, unit * part(units, ranks, rank)};
 }
 
