@@ -59,8 +59,9 @@ TEST_F(TensorTest, AnAttentionAndAnMlpTakeOneReductionEach) {
 TEST_F(TensorTest, RanksHoldTheirShareOfTheWeights) {
   const auto whole = compile_text(toy_.text(), tensor(""));
   const auto four = compile_text(toy_.text(), tensor("tp=4"));
-  // The first and the last product, 4 numbers wide on one side, are the only whole ones.
-  const std::int64_t rest = 2 * 4 * 64;
+  // The first and the last product, 4 numbers wide on one side, and the one of a single number of
+  // the time are the only whole ones.
+  const std::int64_t rest = 2 * 4 * 64 + 64;
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(weight_elements(four, rank) - rest, (weight_elements(whole, 0) - rest) / 4);
   }
@@ -129,6 +130,40 @@ TEST_F(TensorTest, ProductsInFrontOfANormArePricedNotPaired) {
   })",
                                   tp);
   EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 1}})) << model.explain;
+}
+
+// As exporters write packed projections: one product, cut into q, k and v behind a reshape that
+// brings out the heads.
+TEST_F(TensorTest, PackedQueriesKeysAndValuesAreCutApartFirst) {
+  for (const std::string_view cut :
+       {"%p: f32[1, b, 4, t, 16], %r: f32[1, b, 4, t, 16], %s: f32[1, b, 4, t, 16] = Split(%f) "
+        "{axis = 0, sizes = dims[1, 1, 1]}",
+        "%p = Slice(%f) {axes = [0], starts = dims[0], ends = dims[1], steps = [1]}\n"
+        "%r = Slice(%f) {axes = [0], starts = dims[1], ends = dims[2], steps = [1]}\n"
+        "%s = Slice(%f) {axes = [0], starts = dims[2], ends = dims[3], steps = [1]}"}) {
+    const auto model = compile_text(str_cat(R"(graph @g (%x: f32[b, t, 64]) {
+      %w = constant f32[64, 192] data
+      %bias = constant f32[192] data
+      %o.w = constant f32[64, 64] data
+      %m = MatMul(%x, %w)
+      %a = Add(%m, %bias)
+      %h = Reshape(%a) {shape = dims[b, t, 3, 4, 16]}
+      %f = Transpose(%h) {perm = [2, 0, 3, 1, 4]}
+      )",
+                                            cut, R"(
+      %q = Reshape(%p) {shape = dims[b, 4, t, 16]}
+      %k = Reshape(%r) {shape = dims[b, 4, t, 16]}
+      %v = Reshape(%s) {shape = dims[b, 4, t, 16]}
+      %n = Attention(%q, %k, %v) {layout = "bhsd", scale = 0.25}
+      %ot = Transpose(%n) {perm = [0, 2, 1, 3]}
+      %of = Reshape(%ot) {shape = dims[b, t, 64]}
+      %y = MatMul(%of, %o.w)
+      return %y
+    })"),
+                                    tensor("tp=2"));
+    EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 1}})) << model.explain;
+    EXPECT_EQ(weight_elements(model, 0), 4 * 64 * 64 / 2);
+  }
 }
 
 // Modulation: one row of activations, a large weight. Reading a piece of it outweighs a gather.
