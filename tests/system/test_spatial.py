@@ -1,9 +1,10 @@
 """The sample model's video decoder, split in height, width or time."""
 
 import numpy as np
-import onnx
 import pytest
 from sample_models import CHANNELS, ONNX, relative_error
+
+import onnx
 
 DECODER = ONNX / "vae_decoder.onnx"
 TOLERANCE = 1e-4  # fp32, the project's bar
@@ -105,8 +106,7 @@ class RowCounter:
 
     def balanced(self, name):
         return [
-            set(range(first, first + count))
-            for first, count in pieces(self.rows(name), self.ranks)
+            set(range(first, first + count)) for first, count in pieces(self.rows(name), self.ranks)
         ]
 
     def count(self):
