@@ -107,7 +107,10 @@ class MeshChooser {
     return mesh.num_ranks() == 1 ? std::string("one rank") : mesh.to_string();
   }
 
-  static std::string duration(double seconds) { return human(seconds * 1e6) + "us"; }
+  static std::string duration(double seconds) {
+    if (seconds >= 1) return human(seconds) + " s";
+    return seconds >= 1e-3 ? human(seconds * 1e3) + " ms" : human(seconds * 1e6) + " us";
+  }
 
   std::string explain(const std::vector<Candidate>& candidates) const {
     std::string out = str_cat("meshes of ", options_.auto_ranks, " ranks, by estimated time\n");

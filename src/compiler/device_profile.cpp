@@ -12,10 +12,11 @@ constexpr DeviceProfile kProfiles[] = {
     // long kernels and large messages reach. 10 us is the order of one NCCL collective of a few
     // bytes on one host.
     {"h200", CostRates{}},
-    // A rank is a thread or two of one machine: fp32 products at AVX-512 rates of one core,
-    // exchanges
-    // that are copies between threads, two meetings of threads each.
-    {"cpu", CostRates{.flops_per_second = 5e10,
+    // A rank is a thread of one machine. The sample transformer's 47.6 GFLOP take 325 ms on two
+    // cores
+    // with AVX-512 (docs/measurements.md). Exchanges are copies between threads and two meetings of
+    // them; the rates of those and of memory are the order of a server's.
+    {"cpu", CostRates{.flops_per_second = 7e10,
                       .bytes_per_second = 4e9,
                       .memory_bytes_per_second = 8e9,
                       .seconds_per_exchange = 3e-5}},

@@ -63,6 +63,11 @@ class SourceFinder {
       found_.products.push_back(node);
       return;
     }
+    if (const FactorSum* sum = map.sum_of(factor); sum != nullptr && node->type() == "Concat") {
+      // Pieces of a concatenation are pieces of all that is concatenated.
+      for (const Value* input : node->inputs()) visit({input, dim});
+      return;
+    }
     const bool is_whole =
         factor < 0 || map.factors[static_cast<std::size_t>(factor)].role == FactorRole::kWhole;
     bool continues = false;
@@ -105,6 +110,10 @@ class SumFinder {
       const int factor = leading_factor(map, map.inputs[i][static_cast<std::size_t>(at.second)]);
       if (factor < 0) return false;
       if (weight && weight->sum == factor) continue;
+      if (user.type() == "Concat" && map.sum_with(factor) != nullptr) {
+        if (!feeds_only_sums({user.output(), at.second})) return false;
+        continue;
+      }
       if (map.factors[static_cast<std::size_t>(factor)].role != FactorRole::kParallel) return false;
       for (std::size_t o = 0; o < user.outputs().size(); ++o) {
         const int held = dimension_of(map, map.outputs[o], factor);

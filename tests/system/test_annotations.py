@@ -2,10 +2,11 @@
 contradict each other or an operator."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from sample_models import relative_error
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 ROWS, WIDTH, INNER = 6, 8, 12
 
@@ -55,9 +56,7 @@ def annotate(model, node, tensor, dims, devices, groups=None, name="tp=2"):
 def compiled(tutti, folder, model, *options, check=True):
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(model, folder / "model.onnx")
-    return tutti(
-        "compile", folder / "model.onnx", "--output", folder / "m", *options, check=check
-    )
+    return tutti("compile", folder / "model.onnx", "--output", folder / "m", *options, check=check)
 
 
 def specs_of(plan):
@@ -121,9 +120,16 @@ def test_replicas_are_groups_of_devices(tutti, tmp_path):
     model = annotate(mlp(), "up", "x", {}, [-1], {-1: [0, 1]})
     compiled(tutti, tmp_path, model)
     plan = onnx.load(tmp_path / "m/1/model.plan", load_external_data=False)
-    assert "up" not in [
-        node.name for node in plan.graph.node for c in node.device_configurations if c.sharding_spec
-    ] or specs_of(plan).get("x") is None
+    assert (
+        "up"
+        not in [
+            node.name
+            for node in plan.graph.node
+            for c in node.device_configurations
+            if c.sharding_spec
+        ]
+        or specs_of(plan).get("x") is None
+    )
 
 
 def twice(model):
@@ -147,7 +153,10 @@ def crossed(model):
             lambda m: annotate(m, "up", "x", {0: 4}, [0, 1, 2, 3]),
             ["node 'up'", "'x'", "4 shards", "2 devices"],
         ),
-        (lambda m: annotate(m, "up", "x", {0: 2}, [0]), ["node 'up'", "'x'", "2 shards", "lists 1"]),
+        (
+            lambda m: annotate(m, "up", "x", {0: 2}, [0]),
+            ["node 'up'", "'x'", "2 shards", "lists 1"],
+        ),
         (lambda m: annotate(m, "up", "x", {5: 2}, [0, 1]), ["'up'", "'x'", "dimension 5"]),
         (lambda m: annotate(m, "up", "x", {0: 2}, [0, 7]), ["'x'", "device 7"]),
         (lambda m: annotate(m, "up", "x", {0: 2}, [0, 0]), ["'x'", "device 0 twice"]),
