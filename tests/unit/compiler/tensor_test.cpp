@@ -213,6 +213,51 @@ TEST_F(TensorTest, AProductOfConcatenatedFeaturesSumsOverPiecesOfEach) {
   }
 }
 
+// Norms over all heads at once (as in Wan): a number a token is reduced, no features are gathered.
+TEST_F(TensorTest, NormsOverAllHeadsReduceTheirSums) {
+  const auto text_of = [](std::string_view norm) {
+    return str_cat(R"(graph @g (%x: f32[b, t, 32]) {
+    %qw = constant f32[32, 32] data
+    %kw = constant f32[32, 32] data
+    %vw = constant f32[32, 32] data
+    %ow = constant f32[32, 32] data
+    %qs = constant f32[32] data
+    %ks = constant f32[32] data
+    %qm = MatMul(%x, %qw)
+    %km = MatMul(%x, %kw)
+    %vm = MatMul(%x, %vw)
+    %qn = )",
+                   norm, R"((%qm, %qs) {axis = 2, epsilon = 0.001}
+    %kn = )",
+                   norm, R"((%km, %ks) {axis = 2, epsilon = 0.001}
+    %qr = Reshape(%qn) {shape = dims[b, t, 4, 8]}
+    %kr = Reshape(%kn) {shape = dims[b, t, 4, 8]}
+    %vr = Reshape(%vm) {shape = dims[b, t, 4, 8]}
+    %a = Attention(%qr, %kr, %vr) {layout = "bshd", scale = 0.5}
+    %af = Reshape(%a) {shape = dims[b, t, 32]}
+    %y = MatMul(%af, %ow)
+    return %y
+  })");
+  };
+  for (const auto& [norm, sums] : {std::pair{"RMSNormalization", 1}, {"LayerNormalization", 2}}) {
+    const std::string text = text_of(norm);
+    for (const std::string_view mesh : {"tp=2", "tp=3", "tp=2,cp=2"}) {
+      const auto model = compile_text(text, tensor(mesh));
+      Kinds found = kinds(model);
+      EXPECT_EQ(found["AllReduce tp"], 2 * sums + 1) << model.explain;
+      EXPECT_EQ(found["AllGather tp"], 0) << model.explain;
+      const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
+      SpmdInterpreter interpreter(&ops_);
+      const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
+      const auto ranks = interpreter.run(model, tensors);
+      ASSERT_TRUE(right.ok() && ranks.ok()) << ranks.status().to_string();
+      for (const auto& outputs : *ranks) {
+        EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
+      }
+    }
+  }
+}
+
 // Modulation: one row of activations, a large weight. Reading a piece of it outweighs a gather.
 TEST_F(TensorTest, ALargeWeightForFewRowsIsSplitAndItsOutputGathered) {
   CompileOptions tp = tensor("tp=4");
