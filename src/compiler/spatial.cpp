@@ -126,6 +126,7 @@ std::optional<SpatialDimension> spatial_dimension(const Graph& graph, const Comp
 }
 
 void seed_spatial(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
+  seeds->moves_rows = true;
   if (const auto chosen = spatial_dimension(graph, options, axis)) {
     add_labels(graph, *chosen, axis, seeds);
   }

@@ -11,6 +11,9 @@
 namespace tutti {
 
 struct AxisSeeds {
+  // Slices and Pads along a split dimension exchange rows; else they work on whole dimensions, or on
+  // segments.
+  bool moves_rows = false;
   std::vector<std::pair<const Value*, Split>> labels;  // in order; earlier ones win
   // Attentions that exchange tokens for heads when their keys turn out to be split along tokens.
   std::set<const Node*> prefer_heads;

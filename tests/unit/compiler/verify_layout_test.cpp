@@ -121,6 +121,7 @@ class VerifyWindowsTest : public CompilerTest {
     })");
     options_ = options("sp=3");
     spmd_ = to_spmd(*whole_, options_);
+    ASSERT_EQ(producer("c")->type(), "Halo");
   }
 
   Node* producer(std::string_view value) const {
