@@ -89,14 +89,15 @@ class RowCounter:
             for value in (*model.graph.input, *model.graph.value_info, *model.graph.output)
         }
         self.dim, self.ranks = dim, ranks
-        self.held = {}  # rows by rank, of values that are split
+        # Rows by rank, of values that are split: first the one that the seed names.
+        self.held = {"latents": self.balanced("latents")}
         self.bytes = 0
 
     def rows(self, name):
         return self.shapes[name][self.dim]
 
     def read(self, name, needed):
-        """Counts what ranks lack of the rows that they need; every rank has all of the input."""
+        """Counts what ranks lack of the rows that they need."""
         if name not in self.held:
             return
         row_bytes = 4 * np.prod(self.shapes[name]) // self.rows(name)
