@@ -1,0 +1,144 @@
+// Attention: sizes and strides from the node, a tile that fits the block's shared memory.
+#include <bit>
+
+#include "backends/cuda/generated_kernel.h"
+#include "backends/cuda/kernels.h"
+
+namespace tutti::cuda {
+namespace {
+
+constexpr int kKeyTile = 32;
+
+struct Strides {
+  std::int64_t batch, head, token;
+};
+
+Strides strides_of(const Dims& dims, std::size_t heads, std::size_t tokens) {
+  const Dims strides = contiguous_strides(dims);
+  return {strides[0], strides[heads], strides[tokens]};
+}
+
+struct AttentionShape {
+  std::int64_t batch, heads, kv_heads, queries, keys, d, e;
+  Strides q, k, v, out;
+  Dims mask_strides = Dims(4, 0);  // batch, head, query, key; 0 where it broadcasts
+};
+
+Result<AttentionShape> read_shape(const KernelSpec& spec) {
+  const bool is_token_major = spec.node.attr_string("layout") == "bshd";
+  const std::size_t heads = is_token_major ? 2 : 1;
+  const std::size_t tokens = is_token_major ? 1 : 2;
+  const Dims& q = spec.inputs[0].dims;
+  const Dims& k = spec.inputs[1].dims;
+  const Dims& v = spec.inputs[2].dims;
+  AttentionShape s{q[0], q[heads], k[heads], q[tokens], k[tokens], q[3], v[3], {}, {}, {}, {}};
+  if (s.kv_heads > 0 && s.heads % s.kv_heads != 0) {
+    return invalid_argument(s.heads, " query heads are no multiple of ", s.kv_heads,
+                            " key/value heads");
+  }
+  if (k[0] != s.batch || v[0] != s.batch || v[heads] != s.kv_heads || v[tokens] != s.keys ||
+      k[3] != s.d) {
+    return invalid_argument("q ", q, ", k ", k, " and v ", v, " do not fit each other");
+  }
+  s.q = strides_of(q, heads, tokens);
+  s.k = strides_of(k, heads, tokens);
+  s.v = strides_of(v, heads, tokens);
+  s.out = strides_of(spec.outputs[0].dims, heads, tokens);
+  if (!has_input(spec, 3)) return s;
+  const Dims& mask = spec.inputs[3].dims;
+  const Dims strides = contiguous_strides(mask);
+  const Dims scores{s.batch, s.heads, s.queries, s.keys};
+  for (std::size_t i = 0; i < mask.size(); ++i) {
+    const std::size_t axis = 4 - mask.size() + i;
+    if (mask[i] != 1 && mask[i] != scores[axis]) {
+      return invalid_argument("mask ", mask, " does not broadcast to ", scores);
+    }
+    s.mask_strides[axis] = mask[i] == 1 ? 0 : strides[i];
+  }
+  return s;
+}
+
+std::size_t shared_bytes(const AttentionShape& s, std::int64_t query_tile, std::size_t width) {
+  const std::int64_t count =
+      query_tile * (s.d + 1) + s.d * (kKeyTile + 1) + kKeyTile * s.e + query_tile * (kKeyTile + 1);
+  return static_cast<std::size_t>(count) * width;
+}
+
+KernelResult make_attention(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const AttentionShape s, read_shape(spec));
+  if (spec.outputs[0].element_count() == 0) return make_empty_kernel();
+  const DType dtype = spec.inputs[0].dtype;
+  const std::size_t width = dtype == DType::kFloat64 ? 8 : 4;
+  std::int64_t query_tile = 64;
+  while (query_tile > 16 && shared_bytes(s, query_tile, width) > context.shared_bytes) {
+    query_tile /= 2;
+  }
+  const std::size_t bytes = shared_bytes(s, query_tile, width);
+  if (bytes > context.shared_bytes) {
+    return unimplemented("heads of ", s.d, " and ", s.e, " elements of ", dtype_name(dtype),
+                         " need ", bytes, " bytes of shared memory, a block has ",
+                         context.shared_bytes);
+  }
+  std::int64_t causal_offset = 0;
+  if (const Shape offset = spec.node.attr_dims("causal_offset"); !offset.empty()) {
+    TUTTI_ASSIGN_OR_RETURN(causal_offset, offset[0].evaluate(spec.symbols));
+  }
+  KernelSource source;
+  source.entry = "attention";
+  source.files = {"attention.cuh"};
+  const bool has_mask = has_input(spec, 3);
+  const DType mask = has_mask ? spec.inputs[3].dtype : DType::kFloat32;
+  source.defines.emplace_back("T", type_name(dtype));
+  source.defines.emplace_back("D", std::to_string(s.d));
+  source.defines.emplace_back("E", std::to_string(s.e));
+  source.defines.emplace_back("BQ", std::to_string(query_tile));
+  source.defines.emplace_back("BK", std::to_string(kKeyTile));
+  source.defines.emplace_back("HAS_MASK", has_mask ? "1" : "0");
+  source.defines.emplace_back("MASK_IS_BOOL", mask == DType::kBool ? "1" : "0");
+  source.defines.emplace_back("M", type_name(mask));
+  const std::int64_t tiles = (s.queries + query_tile - 1) / query_tile;
+  const std::int64_t group = s.kv_heads > 0 ? s.heads / s.kv_heads : 1;
+  const double scale = spec.node.attr_float("scale", 1.0);
+  const double softcap = spec.node.attr_float("softcap");
+  Grid grid;
+  grid.blocks = tiles * s.batch * s.heads;
+  grid.shared_bytes = bytes;
+  TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
+                         GeneratedKernel::create(context, std::move(source), 6,
+                                                 {tiles,
+                                                  s.kv_heads,
+                                                  group,
+                                                  s.queries,
+                                                  s.keys,
+                                                  s.q.batch,
+                                                  s.q.head,
+                                                  s.q.token,
+                                                  s.k.batch,
+                                                  s.k.head,
+                                                  s.k.token,
+                                                  s.v.batch,
+                                                  s.v.head,
+                                                  s.v.token,
+                                                  s.out.batch,
+                                                  s.out.head,
+                                                  s.out.token,
+                                                  s.mask_strides[0],
+                                                  s.mask_strides[1],
+                                                  s.mask_strides[2],
+                                                  s.mask_strides[3],
+                                                  std::bit_cast<std::int64_t>(scale),
+                                                  std::bit_cast<std::int64_t>(softcap),
+                                                  spec.node.attr_int("is_causal") != 0 ? 1 : 0,
+                                                  causal_offset},
+                                                 grid));
+  return make_lambda_kernel([kernel = std::move(kernel)](const KernelArgs& args) mutable {
+    return kernel.run({args.inputs[0], args.inputs[1], args.inputs[2], optional_input(args, 3),
+                       optional_input(args, 4), args.outputs[0]});
+  });
+}
+
+}  // namespace
+
+void register_attention_kernels(KernelTable* table) { table->add("Attention", make_attention); }
+
+}  // namespace tutti::cuda
