@@ -29,7 +29,7 @@ Result<Pass> make_pass(RankContext& context, const AxisView& view, std::int64_t 
   const bool is_wide = needs_wide_index({total});
   KernelSource source;
   source.entry = "resize";
-  source.files = {"resize.cuh"};
+  source.files = {"pointwise.cuh", "resize.cuh"};
   define_index(is_wide, &source);
   source.defines.emplace_back("X", types.x);
   source.defines.emplace_back("Y", types.y);
