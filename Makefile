@@ -1,6 +1,6 @@
 # Entry points for people and CI; the work is in scripts/. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-sanitizers demo bench format lint dist clean
+.PHONY: help setup build test test-sanitizers demo bench zoo zoo-ci format lint dist clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -22,6 +22,12 @@ demo: ## Compile the sample model for 1, 2 and 4 ranks, serve it, make out/clip.
 
 bench: ## All benchmarks of bench/, reports in build/reports
 	@scripts/bench
+
+zoo: ## Export, compile and compare every Diffusers transformer; writes docs/zoo.md (needs PyTorch)
+	@scripts/zoo
+
+zoo-ci: ## A fixed third of the zoo, held to what docs/zoo.json promises
+	@scripts/zoo --subset ci
 
 format: ## Rewrite C++ and Python files in the house format
 	@scripts/format

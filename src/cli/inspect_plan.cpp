@@ -8,6 +8,7 @@
 #include "cli/model_options.h"
 #include "compiler/cost.h"
 #include "compiler/explain.h"
+#include "compiler/memory_use.h"
 #include "graph/printer.h"
 #include "runtime/storage.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// Sizes to report at: what the user gave, 32 for the rest.
+// Sizes to report at: what the user gave, else what the plan is best at, 32 for the rest.
 Result<SymbolMap> report_sizes(const Plan& plan, const std::vector<std::string>& texts) {
   TUTTI_ASSIGN_OR_RETURN(SymbolMap sizes, parse_sizes("--size", texts));
   std::vector<std::string> symbols;
@@ -28,6 +29,7 @@ Result<SymbolMap> report_sizes(const Plan& plan, const std::vector<std::string>&
       return invalid_argument("--size '", name, "': the plan's sizes are ", symbols);
     }
   }
+  for (const auto& [symbol, range] : plan.dims) sizes.emplace(symbol, range.opt);
   constexpr std::int64_t kUnknownSize = 32;
   for (const std::string& symbol : symbols) sizes.emplace(symbol, kUnknownSize);
   return sizes;
@@ -49,6 +51,14 @@ json tensors_json(const std::vector<PlanTensor>& tensors) {
                    {"shape", std::move(shape)}});
   }
   return out;
+}
+
+json ranges_json(const Plan& plan) {
+  json ranges = json::object();
+  for (const auto& [symbol, range] : plan.dims) {
+    ranges[symbol] = {{"min", range.min}, {"opt", range.opt}, {"max", range.max}};
+  }
+  return ranges;
 }
 
 json graph_json(const Graph& graph) {
@@ -76,10 +86,15 @@ Result<std::size_t> arena_bytes(const Graph& graph, const SymbolMap& symbols) {
 Result<json> ranks_json(const Plan& plan, const SymbolMap& sizes) {
   json ranks = json::array();
   const SizeEstimate estimate(sizes);
+  const std::vector<RankBytes> memory =
+      memory_by_rank(*plan.main, plan.prologue.get(), plan.mesh, sizes);
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     SymbolMap symbols = sizes;
     plan.mesh.bind(rank, &symbols);
-    json row = {{"rank", rank}};
+    const RankBytes& bytes_of_rank = memory[static_cast<std::size_t>(rank)];
+    json row = {{"rank", rank},
+                {"weight_bytes", bytes_of_rank.weights},
+                {"prologue_bytes", bytes_of_rank.prologue}};
     for (const auto& [name, graph] :
          {std::pair("main", plan.main.get()), std::pair("prologue", plan.prologue.get())}) {
       if (graph == nullptr) continue;
@@ -129,6 +144,7 @@ Result<json> plan_json(const Plan& plan, const SymbolMap& sizes) {
                  {"outputs", tensors_json(plan.outputs)},
                  {"invariant_inputs", plan.invariant_inputs},
                  {"sizes", sizes},
+                 {"ranges", ranges_json(plan)},
                  {"main", graph_json(*plan.main)}};
   if (plan.prologue != nullptr) report["prologue"] = graph_json(*plan.prologue);
   TUTTI_ASSIGN_OR_RETURN(report["by_rank"], ranks_json(plan, sizes));
@@ -166,6 +182,10 @@ void print_plan(const json& report) {
               report["data_bytes"].get<double>() * 1e-6);
   print_tensors("inputs", report["inputs"]);
   print_tensors("outputs", report["outputs"]);
+  for (const auto& [symbol, range] : report["ranges"].items()) {
+    std::printf("size %s: %s to %s, best at %s\n", symbol.c_str(), range["min"].dump().c_str(),
+                range["max"].dump().c_str(), range["opt"].dump().c_str());
+  }
   for (const char* part : {"prologue", "main"}) {
     if (!report.contains(part)) continue;
     std::printf("%s: %d nodes:", part, report[part]["nodes"].get<int>());
@@ -180,7 +200,8 @@ void print_plan(const json& report) {
   }
   std::printf("at%s:\n", sizes.empty() ? " any size" : sizes.c_str());
   for (const json& rank : report["by_rank"]) {
-    std::printf("  rank %-3d", rank["rank"].get<int>());
+    std::printf("  rank %-3d %.2f MB weights", rank["rank"].get<int>(),
+                rank["weight_bytes"].get<double>() * 1e-6);
     for (const char* part : {"main", "prologue"}) {
       if (!rank.contains(part)) continue;
       std::printf("  %s %.3f GFLOP, %.2f MB activations", part,

@@ -76,7 +76,12 @@ Dim exchange_sent_bytes(const Node& node) {
   const Dim others = ranks - Dim(1);
   if (node.type() == "AllToAll") return all_to_all_bytes(node);
   if (node.type() == "AllGather") {
-    return floor_div(bytes_of(in, product(in.shape()) * others), Dim(node.attr_int("replicas", 1)));
+    Dim bytes = 0;
+    for (const Value* piece : node.inputs()) {
+      bytes = bytes + floor_div(bytes_of(*piece, product(piece->shape()) * others),
+                                Dim(node.attr_int("replicas", 1)));
+    }
+    return bytes;
   }
   if (node.type() == "AllReduce") {
     return floor_div(bytes_of(in, Dim(2) * product(in.shape()) * others), ranks);

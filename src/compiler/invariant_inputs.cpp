@@ -46,6 +46,27 @@ bool is_number_per_batch_element(const Value& input) {
   return rest.is(1);
 }
 
+bool is_row_number(const Node& node, std::size_t operand) {
+  const std::string& type = node.type();
+  return operand == 1 && (type.starts_with("Gather") || type.starts_with("Scatter"));
+}
+
+// Token ids and places: whole numbers that only say which rows to read or write. What is denoised
+// has none of those.
+bool holds_row_numbers(const Value& value) {
+  if (value.users().empty()) return false;
+  return std::all_of(value.users().begin(), value.users().end(), [&](const Node* user) {
+    const bool passes_on = user->type() == "Reshape" || user->type() == "Slice" ||
+                           user->type() == "Expand" || user->type() == "Concat" ||
+                           (user->type() == "Cast" && is_integer(user->output()->dtype()));
+    if (passes_on) return holds_row_numbers(*user->output());
+    for (std::size_t i = 0; i < user->inputs().size(); ++i) {
+      if (user->input(i) == &value && !is_row_number(*user, i)) return false;
+    }
+    return true;
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> invariant_inputs(const Graph& whole, const CompileOptions& options) {
@@ -61,7 +82,9 @@ std::vector<std::string> invariant_inputs(const Graph& whole, const CompileOptio
   std::vector<std::string> names;
   bool has_tokens = false;
   for (const Value* input : whole.inputs()) {
-    if (marks.contains(input)) {
+    if (is_integer(input->dtype()) && holds_row_numbers(*input)) {
+      names.push_back(input->name());
+    } else if (marks.contains(input)) {
       has_tokens = true;
     } else if (!is_number_per_batch_element(*input)) {
       names.push_back(input->name());

@@ -7,9 +7,31 @@
 namespace tutti {
 namespace {
 
+// Values that depend on an input which changes from call to call.
+std::set<const Value*> varying_values(const Graph& graph,
+                                      const std::vector<std::string>& invariant) {
+  std::set<const Value*> varying;
+  for (const Value* input : graph.inputs()) {
+    if (std::find(invariant.begin(), invariant.end(), input->name()) == invariant.end()) {
+      varying.insert(input);
+    }
+  }
+  for (const auto& node : graph.nodes()) {
+    const bool varies = std::any_of(node->inputs().begin(), node->inputs().end(),
+                                    [&](const Value* input) { return varying.contains(input); });
+    if (varies) varying.insert(node->outputs().begin(), node->outputs().end());
+  }
+  return varying;
+}
+
+// Gathers have one set of attributes for all operands, exchanges of pieces a list of each.
 bool agree(const Node& a, const Node& b) {
-  return a.attr_string("axis") == b.attr_string("axis") &&
-         a.input(0)->dtype() == b.input(0)->dtype();
+  const bool is_alike = a.type() == b.type() && a.attr_string("axis") == b.attr_string("axis") &&
+                        a.input(0)->dtype() == b.input(0)->dtype();
+  if (!is_alike || a.type() != "AllGather") return is_alike;
+  return a.attr_int("dim") == b.attr_int("dim") && a.attr_dims("size") == b.attr_dims("size") &&
+         a.attr_dims("units") == b.attr_dims("units") &&
+         a.attr_int("replicas", 1) == b.attr_int("replicas", 1);
 }
 
 std::vector<Node*> order_of(const Graph& graph) {
@@ -45,21 +67,34 @@ std::optional<std::vector<Node*>> waiting_for(const std::vector<Node*>& group,
   return std::nullopt;
 }
 
+Node* next_of(const Node* node, const std::vector<Node*>& order) {
+  const auto it = std::find(order.begin(), order.end(), node);
+  return it + 1 == order.end() ? nullptr : *(it + 1);
+}
+
+// All operands of `candidate` exist before `node` runs.
+bool is_ready(const Node& candidate, const Node& node, const std::vector<Node*>& order) {
+  std::set<const Node*> producers;
+  for (const Value* input : candidate.inputs()) {
+    if (input->producer() != nullptr) producers.insert(input->producer());
+  }
+  for (const Node* earlier : order) {
+    if (earlier == &node) break;
+    producers.erase(earlier);
+  }
+  return producers.empty();
+}
+
 template <class T>
 void append_attribute(const Node& node, std::string_view name, std::vector<T>* out) {
   const auto& list = std::get<std::vector<T>>(node.attributes().find(name)->second);
   out->insert(out->end(), list.begin(), list.end());
 }
 
-Status merge_group(Partitioned& model, const std::vector<Node*>& group,
-                   const std::vector<Node*>& waiting, const CompileOptions& options) {
-  Graph& graph = *model.graph;
+AttributeMap merged_attributes(const std::vector<Node*>& group) {
   const Node& last = *group.back();
+  if (last.type() == "AllGather") return last.attributes();
   AttributeMap attributes = {{"axis", last.attr_string("axis")}, {"ranks", last.attr_int("ranks")}};
-  std::vector<Value*> inputs;
-  for (const Node* node : group) {
-    inputs.insert(inputs.end(), node->inputs().begin(), node->inputs().end());
-  }
   for (const char* name : {"from_dims", "from_replicas", "to_dims", "to_replicas"}) {
     std::vector<std::int64_t> list;
     for (const Node* node : group) append_attribute(*node, name, &list);
@@ -70,11 +105,22 @@ Status merge_group(Partitioned& model, const std::vector<Node*>& group,
     for (const Node* node : group) append_attribute(*node, name, &list);
     attributes[name] = std::move(list);
   }
+  return attributes;
+}
+
+Status merge_group(Partitioned& model, const std::vector<Node*>& group,
+                   const std::vector<Node*>& waiting, const CompileOptions& options) {
+  Graph& graph = *model.graph;
+  const Node& last = *group.back();
+  std::vector<Value*> inputs;
+  for (const Node* node : group) {
+    inputs.insert(inputs.end(), node->inputs().begin(), node->inputs().end());
+  }
   GraphBuilder b(&graph, options.registry);
   b.set_insertion_point(group.back());
   b.set_name(last.name());
   const std::vector<Value*> merged =
-      b.ops("AllToAll", inputs, std::move(attributes), static_cast<int>(inputs.size()));
+      b.ops(last.type(), inputs, merged_attributes(group), static_cast<int>(inputs.size()));
   TUTTI_RETURN_IF_ERROR(b.status());
   // In front of the last member stands the merged node; behind it, what waited.
   for (Node* node : waiting) graph.move_before(node, group.back());
@@ -93,20 +139,31 @@ Status merge_group(Partitioned& model, const std::vector<Node*>& group,
 
 }  // namespace
 
-Status merge_exchanges(Partitioned& model, const CompileOptions& options) {
+Status merge_exchanges(Partitioned& model, const CompileOptions& options,
+                       const std::vector<std::string>& invariant) {
+  // What is exchanged once a prompt must not wait for what is exchanged in every call.
+  const std::set<const Value*> varying = varying_values(*model.graph, invariant);
+  const auto varies = [&](const Node* node) { return varying.contains(node->input(0)); };
   std::vector<Node*> pending;
   for (const auto& node : model.graph->nodes()) {
-    if (node->type() == "AllToAll") pending.push_back(node.get());
+    if (node->type() == "AllToAll" || node->type() == "AllGather") pending.push_back(node.get());
   }
-  // Greedy from the first on: each takes the later ones that do not need it.
+  // Greedy from the first on: each takes the later ones that do not need it. What stands ready
+  // already comes to it; otherwise it waits.
   for (std::size_t first = 0; first < pending.size(); ++first) {
     if (pending[first] == nullptr) continue;
-    const std::vector<Node*> order = order_of(*model.graph);
+    std::vector<Node*> order = order_of(*model.graph);
     std::vector<Node*> group = {pending[first]};
     std::vector<Node*> waiting;
     for (std::size_t next = first + 1; next < pending.size(); ++next) {
       Node* candidate = pending[next];
       if (candidate == nullptr || !agree(*group[0], *candidate)) continue;
+      if (varies(group[0]) != varies(candidate)) continue;
+      Node* next_node = next_of(group.back(), order);
+      if (next_node != candidate && is_ready(*candidate, *group.back(), order)) {
+        model.graph->move_before(candidate, next_node);
+        order = order_of(*model.graph);
+      }
       auto more = waiting_for(group, candidate, order);
       if (!more) break;  // later ones are further away
       waiting = *std::move(more);

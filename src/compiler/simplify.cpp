@@ -3,6 +3,7 @@
 
 #include "compiler/match.h"
 #include "compiler/passes.h"
+#include "compiler/simplify_rules.h"
 
 namespace tutti {
 namespace {
@@ -148,6 +149,31 @@ Value* unflattened_product(GraphBuilder& b, const Graph& graph, const Node& node
   return bias == nullptr ? y : b.op("Add", {y, bias->input(1)});
 }
 
+// A node with one output that does the work of `node` better; null where no rule applies.
+Value* better_node(GraphBuilder& b, const Graph& graph, const Node& node) {
+  using Rule = Value* (*)(GraphBuilder&, const Graph&, const Node&);
+  static constexpr Rule kRules[] = {
+      [](GraphBuilder& b, const Graph&, const Node& node) { return merged_movement(b, node); },
+      [](GraphBuilder& b, const Graph&, const Node& node) { return slices_for_indexes(b, node); },
+      [](GraphBuilder& b, const Graph&, const Node& node) { return value_before_cut(b, node); },
+      merged_concat,
+      unflattened_product,
+      [](GraphBuilder& b, const Graph&, const Node& node) { return cheaper_power(b, node); },
+  };
+  for (const Rule rule : kRules) {
+    Value* y = rule(b, graph, node);
+    if (y != nullptr || !b.status().ok()) return y;
+  }
+  return nullptr;
+}
+
+bool replace_split(GraphBuilder& b, Graph& graph, const Node& split) {
+  const std::vector<Value*> values = values_before_split(b, split);
+  if (values.empty() || !b.status().ok()) return false;
+  for (std::size_t i = 0; i < values.size(); ++i) graph.replace_uses(split.output(i), values[i]);
+  return true;
+}
+
 bool simplify_once(Graph& graph, const CompileOptions& options, Status* status) {
   GraphBuilder b(&graph, options.registry, options.evaluator);
   bool changed = false;
@@ -159,13 +185,11 @@ bool simplify_once(Graph& graph, const CompileOptions& options, Status* status) 
       changed = true;
       continue;
     }
-    if (node->outputs().size() != 1 || node->inputs().empty() || node->input(0) == nullptr)
-      continue;
+    if (node->inputs().empty() || node->input(0) == nullptr) continue;
     b.set_insertion_point(node);
     b.set_name(node->name());
-    Value* y = merged_movement(b, *node);
-    if (y == nullptr && b.status().ok()) y = unflattened_product(b, graph, *node);
-    if (y == nullptr && b.status().ok()) y = cheaper_power(b, *node);
+    if (node->type() == "Split") changed |= replace_split(b, graph, *node);
+    Value* y = node->outputs().size() == 1 ? better_node(b, graph, *node) : nullptr;
     if (!b.status().ok()) {
       *status = b.take_status();
       return false;

@@ -13,12 +13,15 @@ std::string input_names(const Plan& plan) {
   return names.empty() ? "none" : names;
 }
 
-// Sizes of all inputs, when they are the same for every request.
-std::optional<std::vector<TensorDesc>> fixed_inputs(const Plan& plan) {
+// Sizes of all inputs, when they are the same for every request or the plan has a best one for each
+// that is not.
+std::optional<std::vector<TensorDesc>> expected_inputs(const Plan& plan) {
+  SymbolMap sizes;
+  for (const auto& [symbol, range] : plan.dims) sizes.emplace(symbol, range.opt);
   std::vector<TensorDesc> descs;
   for (const PlanTensor& input : plan.inputs) {
-    std::optional<Dims> dims = to_constant(input.shape);
-    if (!dims) return std::nullopt;
+    Result<Dims> dims = evaluate(input.shape, sizes);
+    if (!dims.ok()) return std::nullopt;
     descs.push_back({input.dtype, *std::move(dims)});
   }
   return descs;
@@ -49,7 +52,7 @@ Result<std::unique_ptr<Instance>> Instance::load(std::shared_ptr<const Plan> pla
   TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankGroup> group,
                          RankGroup::create(plan, backend, options.group));
   if (options.prepares) {
-    if (auto inputs = fixed_inputs(*plan)) {
+    if (auto inputs = expected_inputs(*plan)) {
       TUTTI_RETURN_IF_ERROR(group->prepare(*std::move(inputs), {}));
     }
   }

@@ -15,8 +15,8 @@ using TensorMap = std::map<std::string, Tensor, std::less<>>;
 struct InstanceOptions {
   RankGroupOptions group;  // its devices are given apart
   PlanReadOptions read;    // when loading from a file
-  // Makes kernels while loading where all sizes are known, so that what a backend cannot do fails
-  // the load and not the first request.
+  // Makes kernels while loading where all sizes are known or have a best value, so that what a
+  // backend cannot do fails the load and not the first request.
   bool prepares = true;
 };
 

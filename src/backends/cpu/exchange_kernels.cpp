@@ -193,14 +193,16 @@ Made make_all_gather(const KernelSpec& spec, CpuContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
   TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
   TUTTI_ASSIGN_OR_RETURN(const std::int64_t size, single_size(spec, "size"));
-  const TensorDesc& piece = spec.inputs[0];
-  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
-  Dims whole = piece.dims;
-  whole[static_cast<std::size_t>(split.dim)] = size;
-  const TransferOperand operand{whole, dtype_size(piece.dtype), split, std::nullopt};
-  TUTTI_ASSIGN_OR_RETURN(TransferPlan plan, make_transfer_plan({&operand, 1}, communicator->size(),
-                                                               communicator->rank()));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
+  std::vector<TransferOperand> operands;
+  for (const TensorDesc& piece : spec.inputs) {
+    TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
+    Dims whole = piece.dims;
+    whole[static_cast<std::size_t>(split.dim)] = size;
+    operands.push_back({std::move(whole), dtype_size(piece.dtype), split, std::nullopt});
+  }
+  TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
+                         make_transfer_plan(operands, communicator->size(), communicator->rank()));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, *communicator));
   return made<TransferKernel>(communicator, std::move(plan));
 }
 

@@ -1,0 +1,74 @@
+"""How a tiny configuration is described: a function of the class's name that returns the arguments of
+the class and the arguments of its forward (or decode), seeded before the call.
+
+Sizes are small and odd on purpose: four heads or two groups of two, at least 40 tokens whose number
+three and four do not divide, two layers of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+Description = Callable[[], tuple[dict[str, Any], dict[str, Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Tiny:
+    """One model of the zoo."""
+
+    name: str
+    describe: Description
+    kind: str  # "transformer", "vae" or "text"
+    # Positions of each sequence that ranks share, in the order in which attention joins them.
+    tokens: tuple[int, ...] = ()
+    method: str = "forward"
+    # Inputs whose content a profile fixes (`tutti compile --bind`).
+    bind: tuple[str, ...] = ()
+    # Tensors that the exporter bakes in: their elements decide sizes.
+    constants: tuple[str, ...] = ()
+    class_name: str = ""
+    library: str = "diffusers"
+    meshes: tuple[str, ...] = ()  # beyond the ranks of the table
+    dynamic_axes: dict[str, dict[int, str]] = field(default_factory=dict)
+
+
+MODELS: dict[str, Tiny] = {}
+
+
+def tiny(kind: str, **options: Any) -> Callable[[Description], Description]:
+    """Registers a description under the function's name (or `name=`)."""
+
+    def register(describe: Description) -> Description:
+        name = options.pop("name", describe.__name__)
+        options.setdefault("class_name", describe.__name__)
+        if name in MODELS:
+            raise ValueError(f"{name} is described twice")
+        MODELS[name] = Tiny(name, describe, kind, **options)
+        return describe
+
+    return register
+
+
+def normal(*shape: int) -> torch.Tensor:
+    return torch.randn(shape)
+
+
+def steps(batch: int = 1) -> torch.Tensor:
+    """Time steps of a schedule of 1000, as numbers."""
+    return torch.rand(batch) * 900 + 50
+
+
+def unit_steps(batch: int = 1) -> torch.Tensor:
+    """Time steps between 0 and 1."""
+    return torch.rand(batch) * 0.8 + 0.1
+
+
+def grid_ids(frames: int, height: int, width: int, columns: int = 3) -> torch.Tensor:
+    """[frames * height * width, columns]: each position's place, padded with zeros on the right."""
+    parts = torch.meshgrid(*(torch.arange(n) for n in (frames, height, width)), indexing="ij")
+    ids = torch.stack(parts, dim=-1).reshape(-1, 3).float()
+    return torch.nn.functional.pad(ids, (0, columns - 3))

@@ -1,0 +1,186 @@
+"""One model through everything: PyTorch's answer, export, and for each number of ranks compile, run, compare.
+
+Exports are kept in build/zoo by a hash of all that made them, results by that and the binary's hash.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from models.registry import Tiny
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / "build/zoo"
+BINARY = Path(os.environ.get("TUTTI_BINARY", ROOT / "build/release/bin/tutti"))
+RANKS = (1, 2, 3, 4)
+TOLERANCE = 1e-4
+COMMAND_SECONDS = 240
+
+
+def file_hash(*paths: Path) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def export_folder(tiny: Tiny) -> Path:
+    """Where the export of this configuration by this exporter lies."""
+    import torch
+    from build_model import describe
+
+    exporter = ROOT / "python/tutti/export"
+    names = ("arguments", "wrapper", "exporter", "rewrite", "complex_pairs")
+    sources = [exporter / f"{name}.py" for name in names]
+    sources += [ROOT / "python/requirements-zoo.txt", Path(__file__).with_name("build_model.py")]
+    digest = hashlib.sha256(file_hash(*sources).encode())
+    config, inputs = describe(tiny)
+    leaves, structure = torch.utils._pytree.tree_flatten((config, inputs))
+    digest.update(repr((structure, tiny.method, tiny.constants)).encode())
+    for leaf in leaves:
+        is_tensor = isinstance(leaf, torch.Tensor)
+        is_plain = leaf is None or isinstance(leaf, bool | int | float | str)
+        digest.update(
+            leaf.numpy().tobytes() if is_tensor else repr(leaf).encode() if is_plain else b"?"
+        )
+    return CACHE / tiny.name / digest.hexdigest()[:16]
+
+
+def measure(tiny: Tiny) -> dict[str, Any]:
+    """The row of the table for one model."""
+    folder = export_folder(tiny)
+    folder.mkdir(parents=True, exist_ok=True)
+    row = {"name": tiny.name, "kind": tiny.kind, "class": tiny.class_name}
+    exported = exported_model(tiny, folder)
+    row["export"] = {k: v for k, v in exported.items() if k not in ("calls", "outputs")}
+    row["meshes"] = {}
+    if not exported["ok"]:
+        return row
+    for mesh in [f"cp={ranks}" for ranks in RANKS] + list(tiny.meshes):
+        row["meshes"][mesh] = on_mesh(tiny, folder, exported, mesh)
+    return row
+
+
+def exported_model(tiny: Tiny, folder: Path) -> dict[str, Any]:
+    report = folder / "export.json"
+    if report.exists():
+        return json.loads(report.read_text())
+    made = _export(tiny, folder)
+    report.write_text(json.dumps(made, indent=1))
+    return made
+
+
+def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
+    import torch
+    from build_model import answer, build
+    from tutti.export import ExportError, export_module
+    from tutti.export.arguments import split_tensors
+
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    module, inputs = build(tiny)
+    outputs, calls = answer(module, tiny, inputs)
+    _, tensors = split_tensors(inputs)
+    for name, tensor in tensors.items():
+        np.save(folder / f"in.{name}.npy", tensor.numpy())
+    for i, array in enumerate(outputs.values()):
+        np.save(folder / f"out.{i}.npy", array)
+    made = {
+        "ok": True,
+        "inputs": list(tensors),
+        "outputs": list(outputs),
+        "calls": [dataclasses.asdict(call) for call in calls],
+    }
+    try:
+        report = export_module(
+            module, inputs, folder / "model.onnx", method=tiny.method, constants=tiny.constants
+        )
+    except ExportError as error:
+        return made | {"ok": False, "error": str(error)[:600]}
+    made |= {"exporter": report.exporter, "opset": report.opset, "notes": report.notes}
+    return made | {"seconds": round(time.monotonic() - started, 1)}
+
+
+def tutti(*arguments: Any) -> str:
+    """Runs a sub-command; raises with the last line that it printed."""
+    done = subprocess.run(
+        [BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=COMMAND_SECONDS
+    )
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        said = next(
+            (line for line in lines if line.startswith("tutti")), lines[-1] if lines else ""
+        )
+        raise RuntimeError(f"{said or 'no message'} (exit {done.returncode})")
+    return done.stdout
+
+
+def on_mesh(tiny: Tiny, folder: Path, exported: dict[str, Any], mesh: str) -> dict[str, Any]:
+    """Compiles, runs and compares; a `no` has its reason in `error`."""
+    place = folder / re.sub(r"\W+", "_", mesh)
+    result: dict[str, Any] = {"compiled": False, "equal": False}
+    bound = [part for name in tiny.bind for part in ("--bind", f"{name}={folder}/in.{name}.npy")]
+    try:
+        started = time.monotonic()
+        options = ["--output", place, "--mesh", mesh, "--quiet", *bound]
+        tutti("compile", folder / "model.onnx", *options)
+        result |= {"compiled": True, "compile_seconds": round(time.monotonic() - started, 2)}
+        plan = place / "1/model.plan"
+        report = json.loads(tutti("inspect", "plan", plan, "--json"))
+        result |= exchanges_of(report)
+        feeds = []
+        for tensor in report["inputs"]:
+            feeds += ["--input", f"{tensor['name']}={folder}/in.{tensor['name']}.npy"]
+        tutti("run", plan, "--output-dir", place / "out", "--threads", 2, *feeds)
+        result |= compare(folder, place / "out", exported["outputs"])
+    except subprocess.TimeoutExpired as error:
+        result["error"] = f"{error.cmd[1]}: longer than {COMMAND_SECONDS} s"
+    except RuntimeError as error:
+        result["error"] = str(error)[:600]
+    finally:
+        for file in place.glob("1/model.plan.data"):
+            file.unlink()  # weights, once a rank count and model
+    return result
+
+
+def exchanges_of(report: dict[str, Any]) -> dict[str, Any]:
+    """What the plan moves and computes, of its main graph and its prologue."""
+    main = [exchange for exchange in report["exchanges"] if not exchange["in_prologue"]]
+    kinds: dict[str, int] = {}
+    moved: dict[str, int] = {}
+    for exchange in main:
+        kinds[exchange["kind"]] = kinds.get(exchange["kind"], 0) + 1
+        moved[exchange["kind"]] = moved.get(exchange["kind"], 0) + int(exchange["bytes"])
+    return {
+        "exchanges": kinds,
+        "bytes": moved,
+        "prologue_exchanges": len(report["exchanges"]) - len(main),
+        "flops": max(rank["main"]["flops"] for rank in report["by_rank"]),
+    }
+
+
+def compare(folder: Path, out: Path, names: list[str]) -> dict[str, Any]:
+    from tutti.export.check import relative_error
+
+    errors = {}
+    for i, name in enumerate(names):
+        got, want = np.load(out / f"{i}.npy"), np.load(folder / f"out.{i}.npy")
+        if got.shape != want.shape:
+            return {"error": f"output '{name}': shape {got.shape}, expected {want.shape}"}
+        errors[name] = relative_error(got, want)
+    worst = max(errors, key=errors.get)
+    result = {"relative_error": float(f"{errors[worst]:.3g}")}
+    if errors[worst] <= TOLERANCE:
+        return result | {"equal": True}
+    return result | {"error": f"output '{worst}' differs by {errors[worst]:.3g}"}

@@ -1,0 +1,138 @@
+"""The exporter on small modules of its own."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from tutti.export import ExportError, check_export, export_module
+
+import onnx
+
+
+class Outputs(dict):
+    pass
+
+
+class Mixer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x, parts=(), scale: float = 1.0, mask=None, return_dict=True):
+        y = self.linear(x) * scale
+        for part in parts:
+            y = y + part["bias"]
+        y = y if mask is None else y * mask
+        return Outputs(sample=y, total=y.sum()) if return_dict else (y,)
+
+
+@pytest.fixture
+def arguments():
+    torch.manual_seed(0)
+    parts = [{"bias": torch.randn(8)}, {"bias": torch.randn(8)}]
+    return {"x": torch.randn(2, 5, 8), "parts": parts, "scale": 0.5, "mask": None}
+
+
+def names(path):
+    graph = onnx.load(path, load_external_data=False).graph
+    return [i.name for i in graph.input], [o.name for o in graph.output]
+
+
+def test_tensors_are_named_and_constants_baked_in(tmp_path, arguments):
+    path = tmp_path / "m.onnx"
+    report = export_module(Mixer(), arguments, path)
+    assert names(path) == (["x", "parts.0.bias", "parts.1.bias"], ["sample", "total"])
+    assert report.exporter == "torch.export"
+    assert onnx.load(path, load_external_data=False).opset_import[0].version == 23
+
+
+def test_the_file_gives_the_modules_answer(tmp_path, arguments):
+    module = Mixer()
+    export_module(module, arguments, tmp_path / "m.onnx")
+    errors = check_export(module, arguments, tmp_path / "m.onnx")
+    assert max(errors.values()) < 1e-6
+
+
+def test_the_check_finds_another_modules_answer(tmp_path, arguments):
+    export_module(Mixer(), arguments, tmp_path / "m.onnx")
+    assert check_export(Mixer(), arguments, tmp_path / "m.onnx")["sample"] > 1e-2
+
+
+def test_axes_become_symbols(tmp_path, arguments):
+    path = tmp_path / "m.onnx"
+    export_module(Mixer(), arguments, path, dynamic_axes={"x": {1: "tokens"}})
+    shape = onnx.load(path, load_external_data=False).graph.input[0].type.tensor_type.shape
+    assert [d.dim_param or d.dim_value for d in shape.dim] == [2, "tokens", 8]
+    errors = check_export(Mixer(), arguments | {"x": torch.randn(2, 9, 8)}, path)
+    assert errors["sample"] != float("inf")
+
+
+def test_another_method(tmp_path):
+    class Decoder(torch.nn.Module):
+        def decode(self, z, return_dict=True):
+            return z * 2
+
+    report = export_module(Decoder(), {"z": torch.ones(3)}, tmp_path / "m.onnx", method="decode")
+    assert (report.inputs, report.outputs) == (["z"], ["output"])
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"y": 1}, "Mixer.forward: got an unexpected keyword argument 'y'; it takes x, parts"),
+        (
+            {"axes": {"z": {0: "n"}}},
+            "dynamic axes of 'z', but the tensor inputs are x, parts.0.bias",
+        ),
+        ({"axes": {"x": {3: "n"}}}, "input 'x' has 3 dimensions, so no axis 3"),
+        ({"method": "decode"}, "Mixer has no method 'decode'"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, arguments, change, said):
+    options = {"method": change.pop("method", "forward"), "dynamic_axes": change.pop("axes", None)}
+    with pytest.raises(ExportError) as error:
+        export_module(Mixer(), arguments | change, tmp_path / "m.onnx", **options)
+    assert said in str(error.value)
+
+
+def test_what_cannot_be_exported_says_why(tmp_path):
+    class Branches(torch.nn.Module):
+        def forward(self, x):
+            return x[x > 0].tolist()[0] * x
+
+    with pytest.raises(ExportError, match="Branches cannot be exported; torch.export: "):
+        export_module(Branches(), {"x": torch.ones(3)}, tmp_path / "m.onnx")
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "tutti.export", *map(str, arguments)], capture_output=True, text=True
+    )
+
+
+def test_the_command_exports_and_checks(tmp_path):
+    config = {"sample_size": 8, "num_layers": 1, "num_attention_heads": 2, "attention_head_dim": 4}
+    config |= {"in_channels": 4, "out_channels": 4, "norm_type": "ada_norm_zero", "patch_size": 2}
+    config |= {"num_embeds_ada_norm": 8, "_class_name": "DiTTransformer2DModel"}
+    (tmp_path / "pipeline/transformer").mkdir(parents=True)
+    (tmp_path / "pipeline/transformer/config.json").write_text(json.dumps(config))
+    np.save(tmp_path / "t.npy", np.array([7]))
+    example = {
+        "hidden_states": {"shape": [1, 4, 8, 8]},
+        "timestep": {"file": "t.npy"},
+        "class_labels": {"data": [3], "dtype": "int64"},
+        "return_dict": False,
+    }
+    (tmp_path / "example.json").write_text(json.dumps(example))
+    options = ["--example", tmp_path / "example.json", "-o", tmp_path / "m.onnx"]
+    done = command(tmp_path / "pipeline", "--subfolder", "transformer", "--check", *options)
+    assert done.returncode == 0, done.stderr
+    assert "onnxruntime, 'output.0': relative error" in done.stdout
+    assert names(tmp_path / "m.onnx")[0] == ["hidden_states", "timestep", "class_labels"]
+
+    done = command(tmp_path / "pipeline", *options)
+    assert done.returncode == 1
+    assert "has no config.json; --subfolder may be transformer" in done.stderr
