@@ -8,11 +8,6 @@ namespace tutti::cli {
 Result<LoadedPlan> load_plan(const ModelOptions& options, const BackendOptions& backend,
                              int threads) {
   LoadedPlan loaded;
-  TUTTI_ASSIGN_OR_RETURN(ChosenBackend chosen, choose_backend(backend));
-  if (!chosen.no_gpu.empty()) {
-    std::fprintf(stderr, "%s; running on CPU\n", chosen.no_gpu.c_str());
-  }
-  loaded.backend = std::move(chosen.backend);
   loaded.operators = std::make_unique<Operators>();
   if (options.model.ends_with(".onnx")) {
     TUTTI_ASSIGN_OR_RETURN(PlannedModel planned,
@@ -22,6 +17,11 @@ Result<LoadedPlan> load_plan(const ModelOptions& options, const BackendOptions& 
     TUTTI_ASSIGN_OR_RETURN(Plan plan, read_plan(options.model, loaded.operators->ops));
     loaded.plan = std::make_shared<const Plan>(std::move(plan));
   }
+  TUTTI_ASSIGN_OR_RETURN(ChosenBackend chosen, choose_backend(backend));
+  if (!chosen.no_gpu.empty()) {
+    std::fprintf(stderr, "%s; running on CPU\n", chosen.no_gpu.c_str());
+  }
+  loaded.backend = std::move(chosen.backend);
   const int ranks = loaded.plan->mesh.num_ranks();
   RankGroupOptions group;
   for (int rank = 0; rank < ranks; ++rank) {

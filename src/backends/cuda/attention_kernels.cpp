@@ -1,4 +1,5 @@
-// Attention: sizes and strides from the node, a tile that fits the block's shared memory.
+// Attention: sizes and strides from the node; matrix units for 16-bit floats, plain tiles
+// elsewhere.
 #include <bit>
 
 #include "backends/cuda/generated_kernel.h"
@@ -58,6 +59,20 @@ Result<AttentionShape> read_shape(const KernelSpec& spec) {
   return s;
 }
 
+// What attention_mma.cuh takes: a tile of 128 queries and 64 keys.
+constexpr std::int64_t kMatrixQueries = 128;
+constexpr std::int64_t kMatrixKeys = 64;
+constexpr std::size_t kMatrixStages = 2;
+
+bool takes_matrix_units(const AttentionShape& s, DType dtype) {
+  const bool is_narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+  return is_narrow && s.d % 16 == 0 && s.e % 16 == 0 && s.d <= 128 && s.e <= 128;
+}
+
+std::size_t matrix_bytes(const AttentionShape& s) {
+  return kMatrixStages * static_cast<std::size_t>(kMatrixKeys * (s.d + 8 + s.e + 8)) * 2;
+}
+
 std::size_t shared_bytes(const AttentionShape& s, std::int64_t query_tile, std::size_t width) {
   const std::int64_t count =
       query_tile * (s.d + 1) + s.d * (kKeyTile + 1) + kKeyTile * s.e + query_tile * (kKeyTile + 1);
@@ -68,12 +83,14 @@ KernelResult make_attention(const KernelSpec& spec, RankContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const AttentionShape s, read_shape(spec));
   if (spec.outputs[0].element_count() == 0) return make_empty_kernel();
   const DType dtype = spec.inputs[0].dtype;
+  const bool is_matrix = takes_matrix_units(s, dtype);
   const std::size_t width = dtype == DType::kFloat64 ? 8 : 4;
-  std::int64_t query_tile = 64;
-  while (query_tile > 16 && shared_bytes(s, query_tile, width) > context.shared_bytes) {
+  std::int64_t query_tile = is_matrix ? kMatrixQueries : 64;
+  while (!is_matrix && query_tile > 16 &&
+         shared_bytes(s, query_tile, width) > context.shared_bytes) {
     query_tile /= 2;
   }
-  const std::size_t bytes = shared_bytes(s, query_tile, width);
+  const std::size_t bytes = is_matrix ? matrix_bytes(s) : shared_bytes(s, query_tile, width);
   if (bytes > context.shared_bytes) {
     return unimplemented("heads of ", s.d, " and ", s.e, " elements of ", dtype_name(dtype),
                          " need ", bytes, " bytes of shared memory, a block has ",
@@ -84,15 +101,16 @@ KernelResult make_attention(const KernelSpec& spec, RankContext& context) {
     TUTTI_ASSIGN_OR_RETURN(causal_offset, offset[0].evaluate(spec.symbols));
   }
   KernelSource source;
-  source.entry = "attention";
-  source.files = {"attention.cuh"};
+  source.entry = is_matrix ? "attention_mma" : "attention";
+  source.files = {is_matrix ? "attention_mma.cuh" : "attention.cuh"};
   const bool has_mask = has_input(spec, 3);
   const DType mask = has_mask ? spec.inputs[3].dtype : DType::kFloat32;
   source.defines.emplace_back("T", type_name(dtype));
   source.defines.emplace_back("D", std::to_string(s.d));
   source.defines.emplace_back("E", std::to_string(s.e));
   source.defines.emplace_back("BQ", std::to_string(query_tile));
-  source.defines.emplace_back("BK", std::to_string(kKeyTile));
+  source.defines.emplace_back("BK", std::to_string(is_matrix ? kMatrixKeys : kKeyTile));
+  source.defines.emplace_back("IS_BF16", dtype == DType::kBFloat16 ? "1" : "0");
   source.defines.emplace_back("HAS_MASK", has_mask ? "1" : "0");
   source.defines.emplace_back("MASK_IS_BOOL", mask == DType::kBool ? "1" : "0");
   source.defines.emplace_back("M", type_name(mask));

@@ -194,12 +194,14 @@ KernelResult make_all_gather(const KernelSpec& spec, RankContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
   TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
   TUTTI_ASSIGN_OR_RETURN(const std::int64_t size, single_size(spec, "size"));
-  const TensorDesc& piece = spec.inputs[0];
-  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
-  Dims whole = piece.dims;
-  whole[static_cast<std::size_t>(split.dim)] = size;
-  return make_transfer(spec, context, communicator,
-                       {{whole, dtype_size(piece.dtype), split, std::nullopt}});
+  std::vector<TransferOperand> operands;
+  for (const TensorDesc& piece : spec.inputs) {
+    TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
+    Dims whole = piece.dims;
+    whole[static_cast<std::size_t>(split.dim)] = size;
+    operands.push_back({std::move(whole), dtype_size(piece.dtype), split, std::nullopt});
+  }
+  return make_transfer(spec, context, communicator, operands);
 }
 
 KernelResult make_all_to_all(const KernelSpec& spec, RankContext& context) {

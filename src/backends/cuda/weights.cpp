@@ -4,7 +4,8 @@ namespace tutti::cuda {
 
 Result<std::shared_ptr<DeviceMemory>> Weights::place(const Tensor& tensor, int device,
                                                      cudaStream_t stream, Staging& staging) {
-  const Key key{tensor.data(), tensor.byte_size(), device};
+  const Hash128 hash = hash_bytes({tensor.data(), tensor.byte_size()});
+  const Key key{hash.high, hash.low, tensor.byte_size(), device};
   // Held during the upload, so that a second rank waits for the copy instead of making one.
   const std::lock_guard lock(mutex_);
   std::weak_ptr<DeviceMemory>& known = copies_[key];

@@ -394,6 +394,13 @@ class Table {
     node("AttentionLengths", qkv + ", %n: i64[2]",
          "Attention(%q, %k, %v, _, %n) {scale = 0.25, layout = \"bhsd\", is_causal = 1}", kFloats,
          -2, 2, {{"n", {0, 45}}});
+    node("AttentionLong", "%q: $T[1, 4, 300, 64], %k: $T[1, 2, 333, 64], %v: $T[1, 2, 333, 32]",
+         "Attention(%q, %k, %v) {scale = 0.125, layout = \"bhsd\", is_causal = 1, causal_offset = "
+         "dims[40]}",
+         kFloats);
+    node("AttentionLongMask",
+         "%q: $T[1, 150, 4, 32], %k: $T[1, 200, 2, 32], %v: $T[1, 200, 2, 48], %m: $T[4, 150, 200]",
+         "Attention(%q, %k, %v, %m) {scale = 0.2, layout = \"bshd\"}", kFloats);
     node("AttentionHead128", "%q: $T[1, 2, 33, 128], %k: $T[1, 2, 40, 128], %v: $T[1, 2, 40, 128]",
          "Attention(%q, %k, %v) {scale = 0.088, layout = \"bhsd\"}", kFloats);
     node("AttentionHead256", "%q: $T[1, 1, 20, 256], %k: $T[1, 1, 40, 256], %v: $T[1, 1, 40, 256]",

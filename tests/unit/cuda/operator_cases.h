@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,10 @@ struct OperatorCase {
   double high = 2;
   // For inputs by name, integers with both ends.
   std::map<std::string, std::pair<int, int>> ranges = {};
+
+  friend std::ostream& operator<<(std::ostream& out, const OperatorCase& test) {
+    return out << test.name;
+  }
 };
 
 const std::vector<OperatorCase>& operator_cases();
