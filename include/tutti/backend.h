@@ -1,5 +1,6 @@
-/* The C ABI between Tutti and a backend plug-in: a shared library, libtutti_NAME.so, that runs nodes
- * on a kind of device. It exports one symbol, tutti_backend_entry, of type tutti_backend_entry_fn.
+/* The C ABI between Tutti and a backend plug-in: a shared library, libtutti_NAME.so, that runs
+ * nodes on a kind of device. It exports one symbol, tutti_backend_entry, of type
+ * tutti_backend_entry_fn.
  *
  * Rules of this border
  * - Nothing crosses it but these structs, plain numbers, and pointers; no exception, no C++ object.
@@ -15,8 +16,8 @@
  *   rank (and on its kernels, buffers and recordings) by one thread at a time, different ranks at
  *   the same time. Destruction happens with no call of the rank under way; kernels, buffers and
  *   recordings go before their rank, ranks before their backend, and the library is never unloaded.
- * - Addresses of device memory are plain pointers that the host never follows, unless is_host_memory
- *   says so.
+ * - Addresses of device memory are plain pointers that the host never follows, unless
+ * is_host_memory says so.
  */
 #ifndef TUTTI_BACKEND_H_
 #define TUTTI_BACKEND_H_
@@ -80,10 +81,10 @@ typedef struct tutti_node {
   uint64_t num_symbols;
 } tutti_node;
 
-/* The ranks along one mesh axis, from the host; valid as long as the rank. gather is collective: every
- * rank calls it in the same order with as many bytes, and all[r * bytes ..] becomes rank r's bytes.
- * It blocks, and fails on all ranks once any has called abort or the host gives up. abort: from any
- * thread. add_sent counts bytes of exchanges for reports. */
+/* The ranks along one mesh axis, from the host; valid as long as the rank. gather is collective:
+ * every rank calls it in the same order with as many bytes, and all[r * bytes ..] becomes rank r's
+ * bytes. It blocks, and fails on all ranks once any has called abort or the host gives up. abort:
+ * from any thread. add_sent counts bytes of exchanges for reports. */
 typedef struct tutti_communicator {
   uint32_t size;
   int32_t rank;
@@ -146,8 +147,8 @@ typedef struct tutti_backend_api {
                   tutti_error* error);
   int (*copy)(tutti_rank* rank, void* target, const void* source, uint64_t bytes,
               tutti_error* error);
-  /* Waits until all that the rank was asked for is done. Errors: what has failed on the device since
-   * the last call; TUTTI_INVALID_ARGUMENT for what a kernel found wrong with the data. */
+  /* Waits until all that the rank was asked for is done. Errors: what has failed on the device
+   * since the last call; TUTTI_INVALID_ARGUMENT for what a kernel found wrong with the data. */
   int (*finish)(tutti_rank* rank, tutti_error* error);
 
   /* Between the first two, run_kernel notes what it would do instead of doing it; kernels have run

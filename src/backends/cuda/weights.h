@@ -15,8 +15,8 @@ namespace tutti::cuda {
 // Thread-safe.
 class Weights {
  public:
-  // The copy of `tensor` on `device`; it lives as long as somebody holds it. The upload is done when
-  // this returns.
+  // The copy of `tensor` on `device`; it lives as long as somebody holds it. The upload is done
+  // when this returns.
   Result<std::shared_ptr<DeviceMemory>> place(const Tensor& tensor, int device, cudaStream_t stream,
                                               Staging& staging);
 

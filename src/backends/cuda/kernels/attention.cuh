@@ -1,9 +1,9 @@
 // Attention over tiles of keys with a running maximum and sum (Milakov and Gimelshein 2018, "Online
-// normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention"), without matrix units: any
-// element type, mask and head size. A block has BQ queries of one head; LANES threads share a query.
-// p: q, k, v, mask, key lengths, out. n: query tiles, kv heads, query heads a kv head, queries, keys,
-// strides (batch, head, token) of q, k, v and out, strides of the mask (batch, head, query, key),
-// scale and softcap as f64 bits, is causal, causal offset.
+// normalizer calculation for softmax"; Dao et al. 2022, "FlashAttention"), without matrix units:
+// any element type, mask and head size. A block has BQ queries of one head; LANES threads share a
+// query. p: q, k, v, mask, key lengths, out. n: query tiles, kv heads, query heads a kv head,
+// queries, keys, strides (batch, head, token) of q, k, v and out, strides of the mask (batch, head,
+// query, key), scale and softcap as f64 bits, is causal, causal offset.
 typedef Compute<T> C;
 constexpr int LANES = 256 / BQ;
 constexpr int COLUMNS = BK / LANES;
@@ -12,13 +12,12 @@ constexpr int KEY_ROW = BK + 1;
 
 __device__ __forceinline__ C least() { return (C)-__int_as_float(0x7f800000); }
 
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) unsigned char memory[];
-  C* queries = (C*)memory;              // [BQ][D + 1]
-  C* keys = queries + BQ * (D + 1);     // [D][BK + 1]
-  C* values = keys + D * KEY_ROW;       // [BK][E]
-  C* scores = values + BK * E;          // [BQ][BK + 1]
+  C* queries = (C*)memory;           // [BQ][D + 1]
+  C* keys = queries + BQ * (D + 1);  // [D][BK + 1]
+  C* values = keys + D * KEY_ROW;    // [BK][E]
+  C* scores = values + BK * E;       // [BQ][BK + 1]
 
   const i64 tile = (i64)blockIdx.x % p.n[0];
   const i64 group = p.n[2];

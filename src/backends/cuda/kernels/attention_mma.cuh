@@ -1,6 +1,7 @@
 // Attention of 16-bit floats on matrix units (mma.sync m16n8k16, compute capability 8.0), after Dao
-// 2023, "FlashAttention-2": 8 warps of 16 queries each, tiles of BK keys, two of them in flight. Scores
-// and probabilities stay in registers. D and E are multiples of 16. Parameters: attention.cuh.
+// 2023, "FlashAttention-2": 8 warps of 16 queries each, tiles of BK keys, two of them in flight.
+// Scores and probabilities stay in registers. D and E are multiples of 16. Parameters:
+// attention.cuh.
 constexpr int KEY_ROW = D + 8;  // elements; the padding keeps rows on different banks
 constexpr int VALUE_ROW = E + 8;
 constexpr int STAGE = BK * (KEY_ROW + VALUE_ROW);
@@ -76,8 +77,7 @@ __device__ __forceinline__ void load_tile(const T* k, i64 k_stride, const T* v, 
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 1) KERNEL_NAME(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) unsigned char memory[];
   T* stages = (T*)memory;
   const float infinity = __int_as_float(0x7f800000);
@@ -181,8 +181,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
           const bool is_seen = key < ends[i / 2] && rows[i / 2] < num_queries;
 #if HAS_MASK
           if (is_seen) {
-            const i64 at =
-                batch * p.n[17] + head * p.n[18] + rows[i / 2] * p.n[19] + key * p.n[20];
+            const i64 at = batch * p.n[17] + head * p.n[18] + rows[i / 2] * p.n[19] + key * p.n[20];
 #if MASK_IS_BOOL
             if (((const b8*)p.p[3])[at] == 0) score = -infinity;
 #else

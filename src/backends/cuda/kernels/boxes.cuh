@@ -2,8 +2,7 @@
 // p: BUFFERS buffers, then the boxes, 18 words each: source buffer, offset there, target buffer,
 // offset there, words in all, words of a run, then by dimension (4 of them, outermost first): size,
 // and after those the strides of the source, and of the target. n: nothing.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   typedef typename Word<WORD>::type W;
   const i64* box = (const i64*)p.p[BUFFERS] + 18 * blockIdx.y;
   const W* source = (const W*)p.p[box[0]] + box[1];

@@ -1,6 +1,6 @@
-// Plain convolutions: a thread an output element. Three spatial dimensions; missing ones have size 1.
-// p: x, w, bias or null, y. n: total, out channels, in channels, group, then by dimension: in, out,
-// kernel, stride, dilation, pad.
+// Plain convolutions: a thread an output element. Three spatial dimensions; missing ones have
+// size 1. p: x, w, bias or null, y. n: total, out channels, in channels, group, then by dimension:
+// in, out, kernel, stride, dilation, pad.
 typedef Compute<T> C;
 
 __device__ __forceinline__ i64 source_of(const i64* d, i64 out, i64 k) {
@@ -15,8 +15,7 @@ __device__ __forceinline__ i64 source_of(const i64* d, i64 out, i64 k) {
   return at >= 0 && at < d[0] ? at : -1;
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   const i64* dz = p.n + 4;
   const i64* dr = p.n + 10;
   const i64* dq = p.n + 16;

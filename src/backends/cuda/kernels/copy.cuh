@@ -1,7 +1,6 @@
 // Copies a box of RANK dimensions between two strided places, in words of WORD bytes.
 // n: total, source offset, target offset; by dimension: size, divisor, source and target stride.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   typedef typename Word<WORD>::type W;
   const W* source = (const W*)p.p[0] + p.n[1];
   W* target = (W*)p.p[1] + p.n[2];

@@ -1,8 +1,7 @@
 // Gather: out[o, i, :] = data[o, index[i], :], rows of words.
 // p: data, indices, out, fault. n: words in all, divisor of a row, words of a row, divisor of the
 // indices' count, that count, size of the axis, number of the kernel.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   typedef typename Word<WORD>::type W;
   FOR_EACH(i, p.n[0]) {
     const index_t item = divide(i, p.n[1]);

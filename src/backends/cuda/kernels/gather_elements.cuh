@@ -1,8 +1,7 @@
 // out[i, j, ..] = data[index[i, j, ..], j, ..] for axis AXIS of RANK dimensions.
-// p: data, indices, out, fault. n: total, size of the axis, number of the kernel; by dimension: size
-// of the indices, divisor, stride of the data.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+// p: data, indices, out, fault. n: total, size of the axis, number of the kernel; by dimension:
+// size of the indices, divisor, stride of the data.
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   typedef typename Word<WORD>::type W;
   FOR_EACH(i, p.n[0]) {
     const i64 index = checked_index<INDEX>(p.p[1], i, p.n[1], p.p[3], p.n[2]);

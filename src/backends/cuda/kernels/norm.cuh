@@ -3,8 +3,7 @@
 typedef Compute<T> C;
 
 template <bool is_square>
-__device__ __forceinline__ A sum_of(const T* x, i64 n, int lane, bool is_active, C mean,
-                                    A* parts) {
+__device__ __forceinline__ A sum_of(const T* x, i64 n, int lane, bool is_active, C mean, A* parts) {
   A total = 0;
   if (is_active) {
     for (i64 i = lane; i < n; i += TEAM) {
@@ -15,8 +14,7 @@ __device__ __forceinline__ A sum_of(const T* x, i64 n, int lane, bool is_active,
   return team_combine(total, parts, AddParts());
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   __shared__ A parts[256];
   const int lane = threadIdx.x % TEAM;
   const i64 n = p.n[1];

@@ -9,8 +9,7 @@ __device__ __forceinline__ i64 inside(i64 at, i64 size) {
   return phase < size ? phase : period - phase;
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   typedef typename Word<WORD>::type W;
   FOR_EACH(i, p.n[0]) {
     index_t rest = i;

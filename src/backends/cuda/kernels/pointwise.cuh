@@ -206,8 +206,8 @@ __device__ __forceinline__ b8 op_is_inf(Type x, bool negative, bool positive) {
   return isinf(x) && (x > (Type)0 ? positive : negative);
 }
 
-// Truncates towards zero. What does not fit saturates at 64 bits (32 for i32) and then keeps the low
-// bits.
+// Truncates towards zero. What does not fit saturates at 64 bits (32 for i32) and then keeps the
+// low bits.
 template <class To, class Type>
 __device__ __forceinline__ To float_to_integer(Type x) {
   if (x != x) return 0;

@@ -20,8 +20,7 @@ __device__ __forceinline__ Range range_of(const i64* d, i64 out) {
   return range;
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   const i64* dz = p.n + 3;
   const i64* dr = p.n + 10;
   const i64* dq = p.n + 17;
@@ -38,8 +37,7 @@ extern "C" __global__ void __launch_bounds__(256)
     i64 count = 0;
     for (i64 a = z.first; a < z.last; ++a) {
       for (i64 b = r.first; b < r.last; ++b) {
-        const T* row =
-            x + ((z.start + a * dz[4]) * dr[0] + r.start + b * dr[4]) * dq[0] + q.start;
+        const T* row = x + ((z.start + a * dz[4]) * dr[0] + r.start + b * dr[4]) * dq[0] + q.start;
         for (i64 c = q.first; c < q.last; ++c) {
           const C value = widen(row[c * dq[4]]);
           ++count;

@@ -1,6 +1,7 @@
 // What every kernel starts with: element types, conversions, index arithmetic, fault reports.
-// Compiled by NVRTC, so there are no headers. Definitions such as T stand in front of these files, so
-// names of one letter are the kernels', not these templates'. Semantics are those of the CPU backend.
+// Compiled by NVRTC, so there are no headers. Definitions such as T stand in front of these files,
+// so names of one letter are the kernels', not these templates'. Semantics are those of the CPU
+// backend.
 typedef signed char i8;
 typedef short i16;
 typedef int i32;
@@ -152,6 +153,6 @@ __device__ __forceinline__ i64 checked_index(const void* indices, i64 at, i64 si
   return -1;
 }
 
-#define FOR_EACH(i, total)                                                                \
+#define FOR_EACH(i, total)                                                               \
   for (index_t i = (index_t)blockIdx.x * blockDim.x + threadIdx.x; i < (index_t)(total); \
        i += (index_t)gridDim.x * blockDim.x)

@@ -2,8 +2,7 @@
 // c[z, i, j] = sum over k of a[za, i, k] b[zb, k, j]; S accumulates.
 // p: a, b, c, offsets (two i64 a matrix: of a and b in elements). n: rows, columns, k, stride of b
 // along k, stride of b along j, blocks along the columns.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   __shared__ S tile_a[16][17];
   __shared__ S tile_b[16][17];
   const int x = threadIdx.x % 16;

@@ -17,8 +17,7 @@ __device__ __forceinline__ bool comes_before(Candidate a, Candidate b) {
 
 // A block a line: finds the best element that comes after the last one found, `found` times.
 // p: x, indices, values (or null). n: lines, divisor of inner, inner, size, found.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   __shared__ Candidate best[256];
   for (index_t line = blockIdx.x; line < (index_t)p.n[0]; line += gridDim.x) {
     const index_t outer = divide(line, p.n[1]);

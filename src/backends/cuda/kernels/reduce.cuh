@@ -92,8 +92,7 @@ __device__ __forceinline__ C finish(A total, i64 count, C shift) {
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   __shared__ A parts[256];
   const int lane = threadIdx.x % TEAM;
   FOR_EACH_ITEM(item, is_active, p.n[0]) {

@@ -1,8 +1,7 @@
 // One axis of a resize: x [outer, in, inner] of X to y [outer, out, inner] of Y through tables of
 // positions and weights, computed in C. p: x, y, index [out, taps], weight [out, taps].
 // n: total, divisor of inner, inner, divisor of out, out, in.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   FOR_EACH(i, p.n[0]) {
     const index_t row = divide(i, p.n[1]);
     const index_t lane = i - row * (index_t)p.n[2];

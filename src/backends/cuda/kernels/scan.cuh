@@ -1,7 +1,6 @@
 #if OPERATION == 0
 // Cumulative sums: a thread a line. n: lines, divisor of inner, inner, size, exclusive, reverse.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   FOR_EACH(i, p.n[0]) {
     const index_t outer = divide(i, p.n[1]);
     const i64 inner = p.n[2];
@@ -22,8 +21,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 #elif OPERATION == 1
 // Triangles. n: total, divisor of columns, columns, divisor of rows, rows, upper, k.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   FOR_EACH(i, p.n[0]) {
     const index_t line = divide(i, p.n[1]);
     const i64 column = (i64)(i - line * (index_t)p.n[2]);
@@ -37,8 +35,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #else
 // Reversed beginnings of sequences. p: x, lengths, out, fault. n: words in all, divisor of a row,
 // words of a row, divisor of the second axis, its size, batch first, times, number of the kernel.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   FOR_EACH(i, p.n[0]) {
     const index_t item = divide(i, p.n[1]);
     const i64 word = (i64)(i - item * (index_t)p.n[2]);

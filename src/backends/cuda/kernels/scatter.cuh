@@ -1,5 +1,5 @@
-// Updates apply in their order, so that repeated indexes give one well-defined result: a thread owns
-// what may collide and walks through it.
+// Updates apply in their order, so that repeated indexes give one well-defined result: a thread
+// owns what may collide and walks through it.
 __device__ __forceinline__ void apply(T* to, T update) {
 #if REDUCTION == 0
   *to = update;
@@ -23,15 +23,14 @@ __device__ __forceinline__ void apply(T* to, T update) {
 // A thread an element of the rows; it goes through all items.
 // p: indices, updates, out, fault. n: elements of a row, items, number of the kernel; by index:
 // size, stride in elements.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   FOR_EACH(i, p.n[0]) {
     for (i64 item = 0; item < p.n[1]; ++item) {
       i64 to = (i64)i;
       bool is_inside = true;
       for (int k = 0; k < DEPTH; ++k) {
-        const i64 index = checked_index<INDEX>(p.p[0], item * DEPTH + k, p.n[3 + 2 * k], p.p[3],
-                                               p.n[2]);
+        const i64 index =
+            checked_index<INDEX>(p.p[0], item * DEPTH + k, p.n[3 + 2 * k], p.p[3], p.n[2]);
         is_inside = is_inside && index >= 0;
         to += index * p.n[4 + 2 * k];
       }
@@ -44,8 +43,7 @@ extern "C" __global__ void __launch_bounds__(256)
 // p: indices, updates, out, fault. n: lines, elements of a line, their stride in the indices, size
 // of the axis in the data, its stride there, number of the kernel; by other dimension: size of the
 // indices, divisor, stride of the indices, stride of the data.
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   FOR_EACH(i, p.n[0]) {
     index_t rest = i;
     i64 from = 0;

@@ -6,8 +6,7 @@ struct Larger {
   __device__ __forceinline__ C operator()(C a, C b) const { return a > b ? a : b; }
 };
 
-extern "C" __global__ void __launch_bounds__(256)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   __shared__ C parts[256];
   const int lane = threadIdx.x % TEAM;
   const i64 n = p.n[1];

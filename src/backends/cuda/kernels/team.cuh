@@ -24,8 +24,8 @@ struct AddParts {
 };
 
 // Items of all teams of the grid, the same number of rounds for every thread of a block.
-#define FOR_EACH_ITEM(item, is_active, total)                                     \
-  for (i64 base_ = (i64)blockIdx.x * (256 / TEAM); base_ < (i64)(total);          \
-       base_ += (i64)gridDim.x * (256 / TEAM))                                    \
-    for (i64 item = base_ + threadIdx.x / TEAM, once_ = 0; once_ == 0; ++once_)   \
+#define FOR_EACH_ITEM(item, is_active, total)                                   \
+  for (i64 base_ = (i64)blockIdx.x * (256 / TEAM); base_ < (i64)(total);        \
+       base_ += (i64)gridDim.x * (256 / TEAM))                                  \
+    for (i64 item = base_ + threadIdx.x / TEAM, once_ = 0; once_ == 0; ++once_) \
       for (bool is_active = item < (i64)(total), twice_ = true; twice_; twice_ = false)
