@@ -173,8 +173,14 @@ bool is_single(const TokenDim& at) {
 
 class UlyssesSeeder {
  public:
-  UlyssesSeeder(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds)
-      : graph_(graph), mesh_(mesh), axis_(axis), seeds_(seeds), sequences_(graph) {}
+  UlyssesSeeder(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds)
+      : graph_(graph),
+        mesh_(options.mesh),
+        axis_(axis),
+        keeps_queries_(options.attention_exchange == AttentionExchange::kGather ||
+                       options.attention_exchange == AttentionExchange::kRing),
+        seeds_(seeds),
+        sequences_(graph) {}
 
   void run() {
     for (const auto& node : graph_.nodes()) {
@@ -183,7 +189,7 @@ class UlyssesSeeder {
       }
       const auto units = head_units(*node, mesh_.size(axis_));
       if (units && seed_joined(*node, *units)) continue;
-      if (units) seed_context(*node, *units);
+      if (units && !keeps_queries_) seed_context(*node, *units);
       seed_plain(*node);
     }
   }
@@ -264,8 +270,32 @@ class UlyssesSeeder {
     for (const TokenDim& sequence : joined_at({attention.input(2), dim})) seed_tokens(sequence);
     for (const Value* operand : {attention.input(1), attention.input(2)}) {
       seed_heads(attention, operand, units);
+      seed_join({operand, dim}, seeds_->labels.back().second);
     }
     seeds_->prefer_heads.insert(&attention);
+  }
+
+  // Carries a label back to the Concat that joins the sequences. It would keep them in segments
+  // otherwise, and a prompt's keys would travel with those of the video, in every call.
+  void seed_join(TokenDim at, Split label) {
+    const Node* node = at.first->producer();
+    while (node != nullptr && is_light(*node)) {
+      if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
+        seeds_->labels.emplace_back(at.first, label);
+        return;
+      }
+      const FactorMap map = factors_of(*node);
+      const auto output = static_cast<std::size_t>(at.first->producer_output());
+      const auto& tokens = map.outputs[output][static_cast<std::size_t>(at.second)];
+      const auto split = factor_split_from(map, map.outputs[output], label, mesh_.size(axis_));
+      if (!split || tokens.empty()) return;
+      const auto before = split_under(map, map.inputs[0], *split, axis_);
+      const int dim = dimension_of_factor(map.inputs[0], tokens[0]);
+      if (!before || dim < 0) return;
+      at = {node->input(0), dim};
+      label = *before;
+      node = at.first->producer();
+    }
   }
 
   void seed_plain(const Node& attention) {
@@ -274,6 +304,10 @@ class UlyssesSeeder {
     const std::vector<Dim> segments = sequences_.segments_of(query);
     seed_tokens(query, segments);
     seed_tokens({attention.output(), dim}, segments);
+    if (keeps_queries_) {
+      seeds_->prefer_queries.insert(&attention);
+      return;
+    }
     // Self-attention. Short contexts of another length are better gathered.
     if (tokens_of({attention.input(1), dim}) == tokens_of(query)) {
       seeds_->prefer_heads.insert(&attention);
@@ -283,14 +317,15 @@ class UlyssesSeeder {
   const Graph& graph_;
   const Mesh& mesh_;
   const int axis_;
+  const bool keeps_queries_;  // keys come to them, whole or in a ring
   AxisSeeds* seeds_;
   SequenceFinder sequences_;
 };
 
 }  // namespace
 
-void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
-  UlyssesSeeder(graph, mesh, axis, seeds).run();
+void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
+  UlyssesSeeder(graph, options, axis, seeds).run();
 }
 
 }  // namespace tutti
