@@ -2,6 +2,7 @@
 // elsewhere.
 #include <bit>
 
+#include "backends/cuda/exchange_kernels.h"
 #include "backends/cuda/generated_kernel.h"
 #include "backends/cuda/kernels.h"
 
@@ -25,13 +26,12 @@ struct AttentionShape {
   Dims mask_strides = Dims(4, 0);  // batch, head, query, key; 0 where it broadcasts
 };
 
-Result<AttentionShape> read_shape(const KernelSpec& spec) {
+// k and v are whole, also where the node has pieces of them.
+Result<AttentionShape> read_shape(const KernelSpec& spec, const Dims& k, const Dims& v) {
   const bool is_token_major = spec.node.attr_string("layout") == "bshd";
   const std::size_t heads = is_token_major ? 2 : 1;
   const std::size_t tokens = is_token_major ? 1 : 2;
   const Dims& q = spec.inputs[0].dims;
-  const Dims& k = spec.inputs[1].dims;
-  const Dims& v = spec.inputs[2].dims;
   AttentionShape s{q[0], q[heads], k[heads], q[tokens], k[tokens], q[3], v[3], {}, {}, {}, {}};
   if (s.kv_heads > 0 && s.heads % s.kv_heads != 0) {
     return invalid_argument(s.heads, " query heads are no multiple of ", s.kv_heads,
@@ -79,9 +79,10 @@ std::size_t shared_bytes(const AttentionShape& s, std::int64_t query_tile, std::
   return static_cast<std::size_t>(count) * width;
 }
 
-KernelResult make_attention(const KernelSpec& spec, RankContext& context) {
-  TUTTI_ASSIGN_OR_RETURN(const AttentionShape s, read_shape(spec));
-  if (spec.outputs[0].element_count() == 0) return make_empty_kernel();
+// Addresses: q, k, v, mask, key lengths, out.
+Result<GeneratedKernel> make_launch(const KernelSpec& spec, RankContext& context, const Dims& k,
+                                    const Dims& v) {
+  TUTTI_ASSIGN_OR_RETURN(const AttentionShape s, read_shape(spec, k, v));
   const DType dtype = spec.inputs[0].dtype;
   const bool is_matrix = takes_matrix_units(s, dtype);
   const std::size_t width = dtype == DType::kFloat64 ? 8 : 4;
@@ -121,42 +122,81 @@ KernelResult make_attention(const KernelSpec& spec, RankContext& context) {
   Grid grid;
   grid.blocks = tiles * s.batch * s.heads;
   grid.shared_bytes = bytes;
+  return GeneratedKernel::create(context, std::move(source), 6,
+                                 {tiles,
+                                  s.kv_heads,
+                                  group,
+                                  s.queries,
+                                  s.keys,
+                                  s.q.batch,
+                                  s.q.head,
+                                  s.q.token,
+                                  s.k.batch,
+                                  s.k.head,
+                                  s.k.token,
+                                  s.v.batch,
+                                  s.v.head,
+                                  s.v.token,
+                                  s.out.batch,
+                                  s.out.head,
+                                  s.out.token,
+                                  s.mask_strides[0],
+                                  s.mask_strides[1],
+                                  s.mask_strides[2],
+                                  s.mask_strides[3],
+                                  std::bit_cast<std::int64_t>(scale),
+                                  std::bit_cast<std::int64_t>(softcap),
+                                  spec.node.attr_int("is_causal") != 0 ? 1 : 0,
+                                  causal_offset},
+                                 grid);
+}
+
+KernelResult make_attention(const KernelSpec& spec, RankContext& context) {
+  if (spec.outputs[0].element_count() == 0) return make_empty_kernel();
   TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
-                         GeneratedKernel::create(context, std::move(source), 6,
-                                                 {tiles,
-                                                  s.kv_heads,
-                                                  group,
-                                                  s.queries,
-                                                  s.keys,
-                                                  s.q.batch,
-                                                  s.q.head,
-                                                  s.q.token,
-                                                  s.k.batch,
-                                                  s.k.head,
-                                                  s.k.token,
-                                                  s.v.batch,
-                                                  s.v.head,
-                                                  s.v.token,
-                                                  s.out.batch,
-                                                  s.out.head,
-                                                  s.out.token,
-                                                  s.mask_strides[0],
-                                                  s.mask_strides[1],
-                                                  s.mask_strides[2],
-                                                  s.mask_strides[3],
-                                                  std::bit_cast<std::int64_t>(scale),
-                                                  std::bit_cast<std::int64_t>(softcap),
-                                                  spec.node.attr_int("is_causal") != 0 ? 1 : 0,
-                                                  causal_offset},
-                                                 grid));
+                         make_launch(spec, context, spec.inputs[1].dims, spec.inputs[2].dims));
   return make_lambda_kernel([kernel = std::move(kernel)](const KernelArgs& args) mutable {
     return kernel.run({args.inputs[0], args.inputs[1], args.inputs[2], optional_input(args, 3),
                        optional_input(args, 4), args.outputs[0]});
   });
 }
 
+// Keys and values of all ranks are gathered first, so every rank has room for all of them.
+KernelResult make_ring_attention(const KernelSpec& spec, RankContext& context) {
+  const int tokens = spec.node.attr_string("layout") == "bshd" ? 1 : 2;
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t size,
+                         spec.node.attr_dims("size")[0].evaluate(spec.symbols));
+  TensorDesc k = spec.inputs[1];
+  TensorDesc v = spec.inputs[2];
+  TUTTI_ASSIGN_OR_RETURN(
+      std::shared_ptr<PieceGather> gather,
+      make_piece_gather(spec.node, context, spec.inputs.subspan(1, 2), tokens, size));
+  k.dims[static_cast<std::size_t>(tokens)] = size;
+  v.dims[static_cast<std::size_t>(tokens)] = size;
+  std::vector<GeneratedKernel> attend;  // none where this rank has no queries
+  if (spec.outputs[0].element_count() > 0) {
+    TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel, make_launch(spec, context, k.dims, v.dims));
+    attend.push_back(std::move(kernel));
+  }
+  const std::size_t key_bytes = (k.byte_size() + 63) / 64 * 64;
+  return make_lambda_kernel(
+      [gather = std::move(gather), attend = std::move(attend),
+       key_bytes](const KernelArgs& args) mutable {
+        void* const targets[] = {args.workspace,
+                                 static_cast<std::byte*>(args.workspace) + key_bytes};
+        TUTTI_RETURN_IF_ERROR(gather->run(args.inputs.subspan(1, 2), targets));
+        if (attend.empty()) return Status();
+        return attend[0].run({args.inputs[0], targets[0], targets[1], optional_input(args, 3),
+                              optional_input(args, 4), args.outputs[0]});
+      },
+      key_bytes + v.byte_size());
+}
+
 }  // namespace
 
-void register_attention_kernels(KernelTable* table) { table->add("Attention", make_attention); }
+void register_attention_kernels(KernelTable* table) {
+  table->add("Attention", make_attention);
+  table->add("RingAttention", make_ring_attention);
+}
 
 }  // namespace tutti::cuda

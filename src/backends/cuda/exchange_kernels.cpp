@@ -1,5 +1,7 @@
 // Exchanges between the ranks of one mesh axis. src/comm/transfer_plan.h knows what travels; each
 // rank copies its boxes out of the others' memory.
+#include "backends/cuda/exchange_kernels.h"
+
 #include <optional>
 
 #include "backends/cuda/exchange.h"
@@ -316,7 +318,41 @@ KernelResult make_reduce_scatter(const KernelSpec& spec, RankContext& context) {
       bytes * static_cast<std::size_t>(ranks));
 }
 
+class TransferGather final : public PieceGather {
+ public:
+  explicit TransferGather(Transfer transfer) : transfer_(std::move(transfer)) {}
+  Status run(std::span<const void* const> sources, std::span<void* const> targets) override {
+    return transfer_.run(sources, targets);
+  }
+
+ private:
+  Transfer transfer_;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankContext& context,
+                                                       std::span<const TensorDesc> pieces, int dim,
+                                                       std::int64_t size) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
+  std::vector<TransferOperand> operands;
+  for (const TensorDesc& piece : pieces) {
+    TUTTI_RETURN_IF_ERROR(check_dim(dim, piece));
+    TransferOperand operand;
+    operand.dims = piece.dims;
+    operand.dims[static_cast<std::size_t>(dim)] = size;
+    operand.element_size = dtype_size(piece.dtype);
+    operand.from = PieceSplit{dim, size, 1};
+    operands.push_back(std::move(operand));
+  }
+  const int ranks = size_of(communicator);
+  TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
+                           return make_transfer_plan(operands, ranks, rank);
+                         }));
+  TUTTI_ASSIGN_OR_RETURN(Transfer transfer,
+                         Transfer::create(context, communicator, plans, operands.size()));
+  return std::unique_ptr<PieceGather>(std::make_unique<TransferGather>(std::move(transfer)));
+}
 
 void register_exchange_kernels(KernelTable* table) {
   table->add("ShardSlice", make_shard_slice);

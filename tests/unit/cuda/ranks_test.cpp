@@ -151,6 +151,35 @@ TEST_F(CudaRanks, ExchangesGiveTheBitsOfTheCpu) {
   }
 }
 
+TEST_F(CudaRanks, AttentionOverPiecesOfTheKeysIsAttentionOverAll) {
+  const std::string text =
+      R"(graph (%q: f32[2, 4, t, 16], %k: f32[2, 2, t, 16], %v: f32[2, 2, t, 8]) {
+    %kp = ShardSlice(%k) {axis = "cp", ranks = $N, dim = 2, units = dims[t]}
+    %vp = ShardSlice(%v) {axis = "cp", ranks = $N, dim = 2, units = dims[t]}
+    %a = RingAttention(%q, %kp, %vp) {scale = 0.25, layout = "bhsd", is_causal = 1, axis = "cp",
+      ranks = $N, size = dims[t]}
+    return %a
+  })";
+  for (const int ranks : {2, 3}) {
+    auto instance = Instance::load(plan_of(ranks, text), *cuda_,
+                                   std::vector<int>(static_cast<std::size_t>(ranks), 0));
+    ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+    const auto cpu = Instance::load(plan_of(ranks, text), *cpu_);
+    ASSERT_TRUE(cpu.ok()) << cpu.status().to_string();
+    for (int seed = 0; seed < 3; ++seed) {
+      const TensorMap inputs = {{"q", numbers({2, 4, 13, 16}, seed)},
+                                {"k", numbers({2, 2, 13, 16}, seed + 1)},
+                                {"v", numbers({2, 2, 13, 8}, seed + 2)}};
+      const auto got = (*instance)->infer(inputs);
+      const auto want = (*cpu)->infer(inputs);
+      ASSERT_TRUE(got.ok()) << got.status().to_string();
+      ASSERT_TRUE(want.ok()) << want.status().to_string();
+      EXPECT_THAT(got->at("a").to_doubles(),
+                  ::testing::Pointwise(::testing::DoubleNear(1e-4), want->at("a").to_doubles()));
+    }
+  }
+}
+
 TEST_F(CudaRanks, AStalledRankCostsItsRequestTheDeadlineAndTheNextOneWorks) {
   const auto hold = std::make_shared<Hold>(1, "CumSum", Status());
   auto instance = load(2, hold);
