@@ -3,6 +3,15 @@
 #include "compiler/layout.h"
 
 namespace tutti {
+namespace {
+
+// The rank's first query says where all of them stand: they must be neighbours.
+bool tears_causal_queries(const Node& node, const FactorMap& map, const FactorSplit& split) {
+  return !split.segments.empty() && node.type() == "Attention" && node.attr_int("is_causal") != 0 &&
+         split.factors == map.inputs[0][static_cast<std::size_t>(token_dimension(node))];
+}
+
+}  // namespace
 
 std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,
                                              const Labels& labels, int ranks) {
@@ -16,6 +25,7 @@ std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& 
       if (label == labels.end()) continue;
       auto split = factor_split_from(map, rows[i], label->second, ranks);
       if (!split || !is_possible(map, *split)) continue;
+      if (tears_causal_queries(node, map, *split)) continue;
       if (map.sum_of(split->factors[0]) != nullptr) {
         if (!concatenation) concatenation = std::move(split);
       } else if (!is_reduction(map, *split)) {
