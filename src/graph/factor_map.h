@@ -61,7 +61,8 @@ struct FactorMap {
   int add(std::string name, Dim size, FactorRole role = FactorRole::kParallel);
   // The window that an operand dimension with these factors is read through, or null.
   const FactorWindow* window_of(const std::vector<int>& dimension) const;
-  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole, y~ window
+  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole, y~ window. Concatenations behind it:
+  // with d = a | b.
   std::string to_string() const;
 };
 
