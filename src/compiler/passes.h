@@ -30,6 +30,10 @@ Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
 
+// Where ranks share tokens: sequences that are joined in front of products on the way to an
+// attention are joined at the attention instead, and cut apart right behind it.
+Status part_joins(Graph& graph, const CompileOptions& options);
+
 // MatMul with a fixed matrix, bias, activation, residual -> Linear.
 Status fuse_linear(Graph& graph, const CompileOptions& options);
 

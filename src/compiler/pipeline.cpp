@@ -121,6 +121,7 @@ constexpr Pass kPasses[] = {
     {"fuse attention", on_whole<fuse_attention>},
     {"split products", on_whole<split_products>},
     {"simplify again", on_whole<simplify>},
+    {"part joins", on_whole<part_joins>},
     {"sink transposes", on_whole<sink_transposes>},
     {"set attention layouts", on_whole<set_attention_layouts>},
     {"find invariant inputs", find_invariants},

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "compiler/layout.h"
+#include "compiler/tables.h"
 
 namespace tutti {
 
@@ -92,8 +93,9 @@ class LabelSpread {
     bool changed = false;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const Value* input = node.input(i);
-      // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
-      if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
+      if (input == nullptr || labels_.contains(input)) continue;
+      // What is whole on every rank costs nothing to cut, and one table serves users of many splits.
+      if (tables_.contains(input)) continue;
       const auto label = split_under(map, map.inputs[i], *split, axis_);
       if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
     }
@@ -128,6 +130,7 @@ class LabelSpread {
   std::vector<const Node*> nodes_;
   std::set<const Value*> graph_outputs_;
   Labels labels_;
+  Tables tables_;
   std::map<const Node*, FactorSplit> follows_;
 };
 

@@ -3,6 +3,7 @@
 
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
+#include "compiler/tables.h"
 
 namespace tutti {
 namespace {
@@ -23,30 +24,48 @@ int dimension_of_factor(const DimFactors& operand, int factor) {
   return -1;
 }
 
-// The operands of a Concat that joins token sequences (text and video, say) on the way to an
-// attention's operand; empty when nothing is joined there.
-void find_joined(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* joined) {
-  const Node* node = at.first->producer();
-  if (node == nullptr || !is_light(*node) || !seen->insert(at).second) return;
-  if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
-    for (const Value* input : node->inputs()) {
-      const TokenDim operand{input, at.second};
-      if (std::find(joined->begin(), joined->end(), operand) == joined->end()) {
-        joined->push_back(operand);
-      }
+// Looks for the operands of Concats that join token sequences (text and video, say) on the way to
+// an attention's operand.
+class JoinSearch {
+ public:
+  void from(const TokenDim& at) {
+    const Node* node = at.first->producer();
+    if (node == nullptr || !seen_.insert(at).second) return;
+    if (!is_light(*node)) {
+      has_unjoined_ = has_unjoined_ || !tables_.contains(at.first);
+      return;
     }
-    return;
+    if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
+      if (tables_.contains(at.first)) return;
+      for (const Value* input : node->inputs()) {
+        const TokenDim operand{input, at.second};
+        if (std::find(joined_.begin(), joined_.end(), operand) == joined_.end()) {
+          joined_.push_back(operand);
+        }
+      }
+      return;
+    }
+    const FactorMap map = factors_of(*node);
+    const auto output = static_cast<std::size_t>(at.first->producer_output());
+    const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
+    if (factors.empty()) return;
+    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+      if (node->input(i) == nullptr) continue;
+      const int dim = dimension_of_factor(map.inputs[i], factors[0]);
+      if (dim >= 0) from({node->input(i), dim});
+    }
   }
-  const FactorMap map = factors_of(*node);
-  const auto output = static_cast<std::size_t>(at.first->producer_output());
-  const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
-  if (factors.empty()) return;
-  for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-    if (node->input(i) == nullptr) continue;
-    const int dim = dimension_of_factor(map.inputs[i], factors[0]);
-    if (dim >= 0) find_joined({node->input(i), dim}, seen, joined);
-  }
-}
+
+  // Tables that are joined, such as the rotary angles of text and video, join no sequences.
+  bool has_joined() const { return joined_.size() > 1 && !has_unjoined_; }
+  const std::vector<TokenDim>& joined() const { return joined_; }
+
+ private:
+  std::set<TokenDim> seen_;
+  std::vector<TokenDim> joined_;
+  Tables tables_;
+  bool has_unjoined_ = false;
+};
 
 // Where an attention's output is cut along tokens again: the results of Slice or Split.
 void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* cut) {
@@ -97,6 +116,28 @@ bool is_single(const TokenDim& at) {
   return at.first->shape()[static_cast<std::size_t>(at.second)].is(1);
 }
 
+// Tokens of the longest sequences; 0 where a size is open.
+std::int64_t longest_sequence(const Graph& graph) {
+  std::int64_t longest = 0;
+  for (const auto& node : graph.nodes()) {
+    if (node->type() != "Attention") continue;
+    const Dim& tokens = node->input(0)->shape()[static_cast<std::size_t>(token_dimension(*node))];
+    if (!tokens.is_constant()) return 0;
+    longest = std::max(longest, tokens.constant());
+  }
+  return longest;
+}
+
+// Many short sequences beside long ones: attention over the frames of each place in a video, whose
+// places are the tokens of another attention. It follows the split of its batch.
+bool is_over_batch(const Node& attention, std::int64_t longest) {
+  const Dim& batch = attention.input(0)->shape()[0];
+  const Dim& tokens =
+      attention.input(0)->shape()[static_cast<std::size_t>(token_dimension(attention))];
+  return batch.is_constant() && tokens.is_constant() && tokens.constant() < longest &&
+         tokens.constant() < batch.constant();
+}
+
 }  // namespace
 
 void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
@@ -104,35 +145,36 @@ void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* see
     const Dim& size = at.first->shape()[static_cast<std::size_t>(at.second)];
     seeds->labels.emplace_back(at.first, Split{at.second, axis, size, 1});
   };
+  const std::int64_t longest = longest_sequence(graph);
   for (const auto& node : graph.nodes()) {
-    if (node->type() != "Attention") continue;
+    if (node->type() != "Attention" || is_over_batch(*node, longest)) continue;
     const int tokens = token_dimension(*node);
     const TokenDim query{node->input(0), tokens};
     const TokenDim key{node->input(1), tokens};
     const TokenDim output{node->output(), tokens};
     if (is_single(query)) continue;
-    std::vector<TokenDim> joined;
-    std::set<TokenDim> seen;
-    find_joined(query, &seen, &joined);
+    JoinSearch search;
+    search.from(query);
     const auto units = head_units(*node, mesh.size(axis));
-    if (joined.size() > 1 && units) {
+    if (search.has_joined() && units) {
       // Each sequence is split by itself; the join happens over whole sequences and split heads.
-      find_joined(key, &seen, &joined);
-      find_joined({node->input(2), tokens}, &seen, &joined);
-      find_cut(output, &seen, &joined);
-      for (const TokenDim& sequence : joined) seed_tokens(sequence);
+      search.from(key);
+      search.from({node->input(2), tokens});
+      std::vector<TokenDim> sequences = search.joined();
+      std::set<TokenDim> seen;
+      find_cut(output, &seen, &sequences);
+      for (const TokenDim& sequence : sequences) seed_tokens(sequence);
       seeds->labels.emplace_back(query.first, Split{3 - tokens, axis, *units, 1});
       seeds->labels.emplace_back(output.first, Split{3 - tokens, axis, *units, 1});
       continue;
     }
-    std::vector<TokenDim> context;
-    std::set<TokenDim> seen_keys;
-    find_joined(key, &seen_keys, &context);
+    JoinSearch context;
+    context.from(key);
     const Dim& queries = query.first->shape()[static_cast<std::size_t>(tokens)];
-    if (context.size() > 1 && units && contains_size(context, queries)) {
+    if (context.has_joined() && units && contains_size(context.joined(), queries)) {
       // The queries attend to themselves and to more: the join happens over split heads.
-      find_joined({node->input(2), tokens}, &seen_keys, &context);
-      for (const TokenDim& sequence : context) seed_tokens(sequence);
+      context.from({node->input(2), tokens});
+      for (const TokenDim& sequence : context.joined()) seed_tokens(sequence);
       const Dim& groups = key.first->shape()[static_cast<std::size_t>(3 - tokens)];
       const auto copies = exact_div(*units, groups);
       for (const Value* operand : {node->input(1), node->input(2)}) {
