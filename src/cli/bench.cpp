@@ -122,7 +122,8 @@ Status run_bench(const BenchCommand& command) {
   for (const RankMemory& memory : loaded.group->memory()) {
     report["memory"].push_back({{"rank", memory.rank},
                                 {"arena_bytes", memory.arena_bytes},
-                                {"prologue_bytes", memory.prologue_bytes}});
+                                {"prologue_bytes", memory.prologue_bytes},
+                                {"weight_bytes", memory.weight_bytes}});
   }
   if (command.as_json) {
     std::printf("%s\n", report.dump(1).c_str());

@@ -8,6 +8,7 @@
 #include "cli/model_options.h"
 #include "compiler/cost.h"
 #include "compiler/explain.h"
+#include "compiler/memory_use.h"
 #include "graph/printer.h"
 #include "runtime/storage.h"
 
@@ -85,10 +86,15 @@ Result<std::size_t> arena_bytes(const Graph& graph, const SymbolMap& symbols) {
 Result<json> ranks_json(const Plan& plan, const SymbolMap& sizes) {
   json ranks = json::array();
   const SizeEstimate estimate(sizes);
+  const std::vector<RankBytes> memory =
+      memory_by_rank(*plan.main, plan.prologue.get(), plan.mesh, sizes);
   for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     SymbolMap symbols = sizes;
     plan.mesh.bind(rank, &symbols);
-    json row = {{"rank", rank}};
+    const RankBytes& bytes_of_rank = memory[static_cast<std::size_t>(rank)];
+    json row = {{"rank", rank},
+                {"weight_bytes", bytes_of_rank.weights},
+                {"prologue_bytes", bytes_of_rank.prologue}};
     for (const auto& [name, graph] :
          {std::pair("main", plan.main.get()), std::pair("prologue", plan.prologue.get())}) {
       if (graph == nullptr) continue;
@@ -194,7 +200,8 @@ void print_plan(const json& report) {
   }
   std::printf("at%s:\n", sizes.empty() ? " any size" : sizes.c_str());
   for (const json& rank : report["by_rank"]) {
-    std::printf("  rank %-3d", rank["rank"].get<int>());
+    std::printf("  rank %-3d %.2f MB weights", rank["rank"].get<int>(),
+                rank["weight_bytes"].get<double>() * 1e-6);
     for (const char* part : {"main", "prologue"}) {
       if (!rank.contains(part)) continue;
       std::printf("  %s %.3f GFLOP, %.2f MB activations", part,

@@ -24,6 +24,7 @@ Result<Plan> make_plan(CompiledModel compiled, const ModelOptions& options) {
   plan.inputs = plan_tensors(compiled.inputs);
   plan.outputs = plan_tensors(compiled.outputs);
   plan.invariant_inputs = std::move(compiled.invariant_inputs);
+  plan.layouts = std::move(compiled.layouts);
   plan.strategy = options.strategy;
   for (const ExchangeInfo& exchange : compiled.exchanges) {
     plan.exchanges.push_back(

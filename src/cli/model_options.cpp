@@ -9,6 +9,9 @@
 
 #include "backends/cpu/evaluator.h"
 #include "cli/make_plan.h"
+#include "compiler/device_profile.h"
+#include "compiler/strategy.h"
+#include "onnx/annotation_constraints.h"
 #include "onnx/numpy_io.h"
 #include "onnx/reader.h"
 
@@ -30,7 +33,7 @@ Result<std::map<std::string, std::string>> parse_strategies(const std::string& t
       continue;
     }
     // A bare name serves the only axis, or the axis that bears its usual name.
-    const std::string usual = piece == "ulysses" ? "cp" : piece;
+    const std::string usual = usual_axis(piece);
     if (mesh.axes().size() == 1) {
       strategies[mesh.axes()[0].name] = piece;
     } else if (mesh.find(usual) >= 0) {
@@ -41,6 +44,38 @@ Result<std::map<std::string, std::string>> parse_strategies(const std::string& t
     }
   }
   return strategies;
+}
+
+Status read_distribution(const ModelOptions& options, CompileOptions* out) {
+  const bool is_auto = options.strategy == "auto";
+  if (is_auto != (options.ranks > 0)) {
+    return invalid_argument("--strategy auto and --ranks N belong together; got --strategy '",
+                            options.strategy, "' and --ranks ", options.ranks);
+  }
+  if (is_auto && !options.mesh.empty()) {
+    return invalid_argument("--mesh '", options.mesh, "': --strategy auto chooses the mesh");
+  }
+  TUTTI_ASSIGN_OR_RETURN(const DeviceProfile profile, device_profile(options.device_profile));
+  out->rates = profile.rates;
+  TUTTI_ASSIGN_OR_RETURN(out->memory_limit, parse_bytes("--memory-limit", options.memory_limit));
+  if (is_auto) {
+    out->auto_ranks = options.ranks;
+    return {};
+  }
+  TUTTI_ASSIGN_OR_RETURN(out->mesh, Mesh::parse(options.mesh));
+  TUTTI_ASSIGN_OR_RETURN(out->strategies, parse_strategies(options.strategy, out->mesh));
+  return {};
+}
+
+// The model's own multi-device annotations. They name the mesh where nobody else does; an automatic
+// mesh leaves them aside.
+Status follow_annotations(const DeviceAnnotations& annotations, CompileOptions* out) {
+  if (out->auto_ranks > 0) return {};
+  if (out->mesh.axes().empty()) {
+    TUTTI_ASSIGN_OR_RETURN(out->mesh, annotated_mesh(annotations));
+  }
+  TUTTI_ASSIGN_OR_RETURN(out->constraints, layout_constraints(annotations, out->mesh));
+  return {};
 }
 
 Result<ReadOptions> read_options(const ModelOptions& options) {
@@ -66,7 +101,15 @@ void add_model_options(CLI::App& command, ModelOptions* options) {
   command.add_option("model", options->model, "ONNX model")->required();
   command.add_option("--mesh", options->mesh, "Ranks by axis, such as cp=4 or cfg=2,cp=2");
   command.add_option("--strategy", options->strategy,
-                     "ulysses or cfg, or one for each axis: cp=ulysses,cfg=cfg");
+                     "tensor, cfg or ulysses, or one for each axis: cp=ulysses,cfg=cfg; auto: the "
+                     "mesh of --ranks that is estimated to be fastest (--explain says why)");
+  command.add_option("--ranks", options->ranks, "Number of ranks for --strategy auto");
+  command.add_option("--memory-limit", options->memory_limit,
+                     "Bytes that a rank may need at typical sizes, such as 24G");
+  command
+      .add_option("--device-profile", options->device_profile,
+                  "Rates that layouts are priced with: h200 or cpu")
+      ->capture_default_str();
   command.add_option("--bind", options->bind, "NAME=FILE.npy: fix the content of an input");
   command.add_option("--bind-dim", options->bind_dims, "NAME=SIZE: fix a symbolic dimension");
   command.add_option("--shape", options->shapes, "NAME=1,16,h,w: declare another input shape");
@@ -78,6 +121,8 @@ void add_model_options(CLI::App& command, ModelOptions* options) {
   add_profile_options(command, &options->profile);
   command.add_option("--min-opset", options->min_opset,
                      "Accept older opsets than 17 (their meaning is not checked)");
+  command.add_flag("--ignore-annotations{false}", options->use_annotations,
+                   "Distribute as if the model had no device configurations of its own");
   command.add_flag("--no-hoist{false}", options->hoist, "Keep invariant work in every call");
   command.add_flag("--no-fuse{false}", options->fuse, "Keep pointwise operators apart");
 }
@@ -108,15 +153,31 @@ Result<SymbolMap> parse_sizes(std::string_view option, const std::vector<std::st
   return sizes;
 }
 
+Result<double> parse_bytes(std::string_view option, const std::string& text) {
+  if (text.empty()) return 0.0;
+  std::string digits = text;
+  double unit = 1;
+  const std::string_view letters = "kMGT";
+  if (const std::size_t power = letters.find(text.back()); power != std::string_view::npos) {
+    for (std::size_t i = 0; i <= power; ++i) unit *= 1000;
+    digits.pop_back();
+  }
+  double number = 0;
+  const char* end = digits.data() + digits.size();
+  const auto parsed = std::from_chars(digits.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end || !(number > 0) || number > 1e18) {
+    return invalid_argument(option, " '", text, "': expected bytes, such as 500M or 24G");
+  }
+  return number * unit;
+}
+
 Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& operators,
                                 const Progress& progress) {
   cpu::CpuEvaluator evaluator;
   CompileOptions compile_options;
   compile_options.registry = &operators.ops;
   compile_options.evaluator = &evaluator;
-  TUTTI_ASSIGN_OR_RETURN(compile_options.mesh, Mesh::parse(options.mesh));
-  TUTTI_ASSIGN_OR_RETURN(compile_options.strategies,
-                         parse_strategies(options.strategy, compile_options.mesh));
+  TUTTI_RETURN_IF_ERROR(read_distribution(options, &compile_options));
   for (const std::string& text : options.shards) {
     TUTTI_ASSIGN_OR_RETURN(LayoutSeed seed, parse_seed(text));
     compile_options.seeds.push_back(std::move(seed));
@@ -129,12 +190,17 @@ Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& op
 
   TUTTI_ASSIGN_OR_RETURN(ReadOptions read, read_options(options));
   read.evaluator = &evaluator;
+  DeviceAnnotations annotations;
+  read.annotations = &annotations;
   const auto start = std::chrono::steady_clock::now();
   TUTTI_ASSIGN_OR_RETURN(auto graph,
                          read_onnx(options.model, operators.ops, operators.lowerings, read));
   if (progress) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     progress("read", took.count());
+  }
+  if (options.use_annotations) {
+    TUTTI_RETURN_IF_ERROR(follow_annotations(annotations, &compile_options));
   }
   std::vector<PlanTensor> inputs;
   for (const Value* input : graph->inputs()) {

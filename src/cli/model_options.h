@@ -19,9 +19,12 @@ namespace tutti::cli {
 
 // As given on the command line.
 struct ModelOptions {
-  std::string model;                   // ONNX file
-  std::string mesh;                    // "cp=4"
-  std::string strategy;                // "ulysses" or "cp=ulysses,cfg=cfg"
+  std::string model;         // ONNX file
+  std::string mesh;          // "cp=4"
+  std::string strategy;      // "auto", "ulysses" or "cp=ulysses,cfg=cfg"
+  int ranks = 0;             // for the strategy "auto"
+  std::string memory_limit;  // "24G"; bytes that a rank may need
+  std::string device_profile = "h200";
   std::vector<std::string> bind;       // NAME=FILE.npy
   std::vector<std::string> bind_dims;  // NAME=SIZE
   std::vector<std::string> shapes;     // NAME=1,16,h,w
@@ -30,6 +33,7 @@ struct ModelOptions {
   std::vector<std::string> typical;    // NAME=SIZE
   ProfileOptions profile;
   int min_opset = 0;  // 0: the reader's own
+  bool use_annotations = true;
   bool hoist = true;
   bool fuse = true;
 };
@@ -55,6 +59,8 @@ Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& op
 // "NAME=VALUE" cut at the first '='; the error names the option.
 Result<std::pair<std::string, std::string>> split_assignment(std::string_view option,
                                                              const std::string& text);
+// "24G", "500M", "64k" or "1000": powers of 1000, as in reports. Empty: 0.
+Result<double> parse_bytes(std::string_view option, const std::string& text);
 Result<SymbolMap> parse_sizes(std::string_view option, const std::vector<std::string>& texts);
 
 // Prints "tutti COMMAND: message" to stderr and gives exit code 1.

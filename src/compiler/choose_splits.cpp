@@ -4,6 +4,7 @@
 #include "compiler/cost.h"
 #include "compiler/layout.h"
 #include "compiler/strategy.h"
+#include "compiler/weight_use.h"
 
 namespace tutti {
 namespace {
@@ -13,51 +14,69 @@ struct Price {
   double seconds = 0;
 };
 
-// Layouts here have one mesh axis; the others cut all candidates' sizes alike.
+// Sizes are those of the graph: pieces already where it is shared along other axes.
 class SplitChooser {
  public:
   SplitChooser(const Graph& graph, const CompileOptions& options, int axis, const FactorMaps& maps,
-               const Labels& labels, const std::set<const Node*>& prefer_heads, Sharding* sharding)
+               const Labels& labels, const AxisSeeds& seeds, const AxisConstraints& constraints)
       : graph_(graph),
         options_(options),
         mesh_(options.mesh),
         axis_(axis),
         maps_(maps),
         labels_(labels),
-        prefer_heads_(prefer_heads),
-        sharding_(sharding),
+        seeds_(seeds),
+        constraints_(constraints),
         size_(typical_sizes(graph, options)) {}
 
-  void run() {
+  Result<Sharding> run() {
+    Sharding sharding;
+    sharding.axis = axis_;
     for (const auto& node : graph_.nodes()) {
-      const auto split = choose(*node);
+      TUTTI_ASSIGN_OR_RETURN(const Candidate split, choose(*node));
       keep_versions(*node, split);
-      if (split) sharding_->nodes[node.get()][axis_] = *split;
+      if (split) sharding.nodes.emplace(node.get(), *split);
     }
+    return sharding;
   }
 
  private:
   using Candidate = std::optional<FactorSplit>;
 
-  std::optional<FactorSplit> choose(const Node& node) {
+  Result<Candidate> choose(const Node& node) {
     const FactorMap& map = maps_.at(&node);
-    const NodeSharding taken = taken_by_others(node);
     const int ranks = mesh_.size(axis_);
-    const Candidate follow = split_from_labels(node, map, labels_, taken, ranks);
-    if (follow && price(node, map, follow).bytes == 0) return follow;
-    if (!follow && price(node, map, {}).bytes == 0) return {};
-
-    std::vector<Candidate> candidates;
-    const std::vector<FactorSplit> possible = possible_splits(map, taken, ranks);
-    if (prefer_heads_.contains(&node)) {
-      for (const FactorSplit& split : possible) {
-        if (splits_heads(node, map, split)) candidates.emplace_back(split);
-      }
+    const Candidate follow = split_from_labels(node, map, labels_, ranks);
+    const bool is_constrained = constraints_.find(node) != nullptr;
+    if (follow && !is_constrained && price(node, map, follow).bytes == 0) return follow;
+    const bool has_weight = seeds_.split_weights.contains(&node);
+    if (!follow && !has_weight && !is_constrained && price(node, map, {}).bytes == 0) {
+      return Candidate();
     }
-    if (candidates.empty()) {
-      candidates.emplace_back(std::nullopt);
-      if (follow) candidates.push_back(follow);
-      candidates.insert(candidates.end(), possible.begin(), possible.end());
+
+    std::vector<Candidate> candidates = {std::nullopt};
+    if (follow) candidates.push_back(follow);
+    for (FactorSplit& split : possible_splits(map, ranks))
+      candidates.emplace_back(std::move(split));
+    if (is_constrained) {
+      std::erase_if(candidates, [&](const Candidate& split) {
+        return !constraints_.allows(node, map, pointer(split));
+      });
+      if (candidates.empty()) return constraints_.contradiction(node, map);
+    }
+    if (seeds_.prefer_heads.contains(&node)) {
+      keep_if_any(&candidates,
+                  [&](const Candidate& split) { return split && splits_heads(node, map, *split); });
+    }
+    if (has_weight && follow && splits_weight(node, map, *follow)) {
+      keep_if_any(&candidates, [&](const Candidate& split) {
+        return split && splits_weight(node, map, *split);
+      });
+    }
+    if (has_weight && options_.split_all_weights) {
+      keep_if_any(&candidates, [&](const Candidate& split) {
+        return split && splits_weight(node, map, *split);
+      });
     }
     Candidate best;
     double best_seconds = 0;
@@ -70,6 +89,19 @@ class SplitChooser {
     return best;
   }
 
+  // Drops the candidates that are not wanted, unless none is.
+  template <class F>
+  static void keep_if_any(std::vector<Candidate>* candidates, F&& is_wanted) {
+    if (std::none_of(candidates->begin(), candidates->end(), is_wanted)) return;
+    std::erase_if(*candidates, [&](const Candidate& split) { return !is_wanted(split); });
+  }
+
+  // Each rank needs a piece of the node's weight only.
+  static bool splits_weight(const Node& node, const FactorMap& map, const FactorSplit& split) {
+    const auto use = weight_use(node, map);
+    return use && split_under(map, map.inputs[use->weight], split, 0).has_value();
+  }
+
   // All ranks get heads of their own (or copies of key/value heads for queries of their own).
   bool splits_heads(const Node& node, const FactorMap& map, const FactorSplit& split) const {
     const int heads = 3 - token_dimension(node);
@@ -78,18 +110,7 @@ class SplitChooser {
     return !split.units.is_constant() || split.units.constant() >= mesh_.size(axis_);
   }
 
-  NodeSharding taken_by_others(const Node& node) const {
-    const auto it = sharding_->nodes.find(&node);
-    NodeSharding taken = it == sharding_->nodes.end() ? NodeSharding() : it->second;
-    taken.erase(axis_);
-    return taken;
-  }
-
-  NodeSharding alone(const Candidate& split) const {
-    NodeSharding sharding;
-    if (split) sharding.emplace(axis_, *split);
-    return sharding;
-  }
+  static const FactorSplit* pointer(const Candidate& split) { return split ? &*split : nullptr; }
 
   double steps_bytes(const Value& value, const Layout& from, const Layout& to,
                      std::set<StepKind>* kinds) const {
@@ -106,14 +127,13 @@ class SplitChooser {
   }
 
   Price price(const Node& node, const FactorMap& map, const Candidate& split) const {
-    const NodeSharding sharding = alone(split);
     Price price;
     std::set<StepKind> before;
     std::set<StepKind> after;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const Value* input = node.input(i);
       if (input == nullptr) continue;
-      const Layout needed = input_layout(map, i, sharding);
+      const Layout needed = input_layout(map, i, pointer(split), axis_);
       double best = -1;
       std::set<StepKind> best_kinds;
       for (const Layout& version : versions(*input)) {
@@ -131,14 +151,30 @@ class SplitChooser {
       if (const auto label = labels_.find(node.output(i)); label != labels_.end()) {
         wanted.set(label->second);
       }
-      price.bytes += steps_bytes(*node.output(i), output_layout(map, i, sharding), wanted, &after);
+      price.bytes += steps_bytes(*node.output(i), output_layout(map, i, pointer(split), axis_),
+                                 wanted, &after);
     }
     const double ranks = mesh_.size(axis_);
     const CostRates& rates = options_.rates;
     price.seconds = price.bytes / ranks / rates.bytes_per_second +
                     static_cast<double>(before.size() + after.size()) * rates.seconds_per_exchange +
-                    size_(node_flops(node)) * largest_share(split) / rates.flops_per_second;
+                    size_(node_flops(node)) * largest_share(split) / rates.flops_per_second +
+                    weight_bytes(node, map, split) / rates.memory_bytes_per_second;
     return price;
+  }
+
+  // That the busiest rank reads to do its share; of an embedding, only rows that are asked for.
+  double weight_bytes(const Node& node, const FactorMap& map, const Candidate& split) const {
+    if (node.op().flops == nullptr) return 0;
+    double bytes = 0;
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+      const Value* input = node.input(i);
+      if (input == nullptr || !input->is_constant()) continue;
+      const bool is_split = split && split_under(map, map.inputs[i], *split, axis_).has_value();
+      bytes += static_cast<double>(input->constant().byte_size()) *
+               (is_split ? largest_share(split) : 1);
+    }
+    return bytes;
   }
 
   // Of the node's work, at the rank that has most.
@@ -157,18 +193,17 @@ class SplitChooser {
 
   void keep_versions(const Node& node, const Candidate& split) {
     const FactorMap& map = maps_.at(&node);
-    const NodeSharding sharding = alone(split);
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const Value* input = node.input(i);
       if (input == nullptr) continue;
       std::vector<Layout> known = versions(*input);
-      Layout needed = input_layout(map, i, sharding);
+      Layout needed = input_layout(map, i, pointer(split), axis_);
       if (std::find(known.begin(), known.end(), needed) != known.end()) continue;
       known.push_back(std::move(needed));
       versions_[input] = std::move(known);
     }
     for (std::size_t i = 0; i < node.outputs().size(); ++i) {
-      versions_[node.output(i)] = {output_layout(map, i, sharding)};
+      versions_[node.output(i)] = {output_layout(map, i, pointer(split), axis_)};
     }
   }
 
@@ -178,18 +213,18 @@ class SplitChooser {
   const int axis_;
   const FactorMaps& maps_;
   const Labels& labels_;
-  const std::set<const Node*>& prefer_heads_;
-  Sharding* sharding_;
+  const AxisSeeds& seeds_;
+  const AxisConstraints& constraints_;
   SizeEstimate size_;
   std::map<const Value*, std::vector<Layout>> versions_;  // absent: whole
 };
 
 }  // namespace
 
-void choose_splits(const Graph& graph, const CompileOptions& options, int axis,
-                   const FactorMaps& maps, const Labels& labels,
-                   const std::set<const Node*>& prefer_heads, Sharding* sharding) {
-  SplitChooser(graph, options, axis, maps, labels, prefer_heads, sharding).run();
+Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options, int axis,
+                               const FactorMaps& maps, const Labels& labels, const AxisSeeds& seeds,
+                               const AxisConstraints& constraints) {
+  return SplitChooser(graph, options, axis, maps, labels, seeds, constraints).run();
 }
 
 }  // namespace tutti

@@ -24,11 +24,12 @@ struct LayoutSeed {
 // "NAME:DIM=AXIS"; NAME may contain colons.
 Result<LayoutSeed> parse_seed(std::string_view text);
 
-// What layouts are priced with. The defaults are the order of a current GPU and its links; only
-// ratios matter, and only where a node could work in more than one way.
+// What layouts are priced with; device_profile.h has sets of them. Only ratios matter, and only
+// where a node could work in more than one way. The defaults are an H200's.
 struct CostRates {
-  double flops_per_second = 2e14;
-  double bytes_per_second = 2e11;  // that one rank sends
+  double flops_per_second = 5e14;
+  double bytes_per_second = 3.6e11;         // that one rank sends
+  double memory_bytes_per_second = 3.8e12;  // that one rank reads, of weights
   double seconds_per_exchange = 1e-5;
 };
 
@@ -36,10 +37,21 @@ struct CompileOptions {
   const OpRegistry* registry = nullptr;    // required
   ConstantEvaluator* evaluator = nullptr;  // folds constants; optional
   Mesh mesh;
-  // Mesh axis -> strategy: "ulysses", "cfg" or "none". An axis that is not named here takes
-  // "ulysses" when it is called cp, "cfg" when it is called cfg, and "none" otherwise.
+  // Mesh axis -> strategy: "tensor", "cfg", "ulysses" or "none". An axis that is not named here
+  // takes "tensor" when it is called tp, "cfg" when cfg, "ulysses" when cp, and "none" otherwise.
   std::map<std::string, std::string> strategies;
   std::vector<LayoutSeed> seeds;  // go before those of the strategies
+  // What annotations of the model demand. One that no rule allows is an error, unless the value is
+  // no longer there when layouts are chosen.
+  std::vector<LayoutConstraint> constraints;
+  // Above 0: `mesh` is ignored, and the one of this many ranks that is estimated to be fastest is
+  // taken, each axis with its usual strategy.
+  int auto_ranks = 0;
+  // Bytes that a rank may need at `typical_sizes`, weights and activations; 0: no limit.
+  double memory_limit = 0;
+  // Axes with the strategy "tensor" split every weight, also where that does not pay by itself. Set
+  // by the compiler when the memory limit asks for it.
+  bool split_all_weights = false;
   // Inputs that stay the same over many calls. Detected when empty and `detect_invariant_inputs`.
   std::vector<std::string> invariant_inputs;
   bool detect_invariant_inputs = true;
@@ -58,12 +70,14 @@ struct GlobalTensor {
   TensorType type;
 };
 
-// Where a value of the compiled graphs lives.
-struct ValueLayout {
-  TensorType global;
-  Layout layout;
+// What a rank needs, at the typical sizes.
+struct RankBytes {
+  double weights = 0;      // constants and its pieces of those that ranks share, each once
+  double activations = 0;  // at most alive at once, in the main graph or the prologue
+  double prologue = 0;     // its results, kept for one content of the invariant inputs
+
+  double total() const { return weights + activations + prologue; }
 };
-using LayoutTable = std::map<std::string, ValueLayout, std::less<>>;  // by value name
 
 // One collective of the compiled graphs.
 struct ExchangeInfo {
@@ -89,11 +103,13 @@ struct CompiledModel {
   LayoutTable layouts;                        // of every value of both graphs
   std::vector<ExchangeInfo> exchanges;        // in execution order, the prologue's first
   SymbolMap typical_sizes;                    // what the numbers in `explain` are for
+  std::vector<RankBytes> memory;              // by rank
   std::string explain;                        // what --explain prints
 };
 
-// Errors: an unknown axis, strategy, seed or input name; a layout that no rule allows (the message
-// names the node).
+// Errors: an unknown axis, strategy, seed or input name; a layout that no rule allows, a constraint
+// that contradicts a rule or another one (the message names the node); RESOURCE_EXHAUSTED where a
+// rank needs more than the memory limit (the message says which and how much).
 Result<CompiledModel> compile(std::unique_ptr<Graph> graph, const CompileOptions& options);
 
 }  // namespace tutti

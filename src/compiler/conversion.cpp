@@ -1,73 +1,13 @@
 #include "compiler/conversion.h"
 
-#include <algorithm>
-
 #include "compiler/cost.h"
 
 namespace tutti {
 namespace {
 
 bool is_even(const Split& split, const Mesh& mesh) {
-  return split.replicas == 1 && exact_div(split.units, Dim(mesh.size(split.axis))).has_value();
-}
-
-bool is_partial(const Layout& layout, int axis) {
-  return std::find(layout.partial_axes.begin(), layout.partial_axes.end(), axis) !=
-         layout.partial_axes.end();
-}
-
-// A step of this kind along `axis` that is possible from `now`, or nothing.
-std::optional<ConversionStep> step_along(const Layout& now, const Layout& to, int axis,
-                                         StepKind kind, const Mesh& mesh) {
-  const Split* from_split = now.on_axis(axis);
-  const Split* to_split = to.on_axis(axis);
-  const bool target_is_free = to_split != nullptr && (now.on_dim(to_split->dim) == nullptr ||
-                                                      now.on_dim(to_split->dim)->axis == axis);
-  ConversionStep step;
-  step.kind = kind;
-  step.axis = axis;
-  if (from_split != nullptr) step.from = *from_split;
-  if (to_split != nullptr) step.to = *to_split;
-  switch (kind) {
-    case StepKind::kReduceScatter:
-      if (is_partial(now, axis) && target_is_free && to_split->replicas == 1) return step;
-      break;
-    case StepKind::kAllReduce:
-      if (is_partial(now, axis) && (to_split == nullptr || to_split->replicas != 1)) return step;
-      break;
-    case StepKind::kSlice:
-      if (!is_partial(now, axis) && from_split == nullptr && target_is_free) return step;
-      break;
-    case StepKind::kAllToAll:
-      if (from_split != nullptr && target_is_free && from_split->dim != to_split->dim) return step;
-      break;
-    case StepKind::kGather: {
-      if (from_split == nullptr) break;
-      const bool stays = to_split != nullptr && same_pieces(*from_split, *to_split, mesh);
-      const bool can_go_on = to_split != nullptr && from_split->dim != to_split->dim;
-      if (!stays && !can_go_on) return step;
-      break;
-    }
-  }
-  return std::nullopt;
-}
-
-std::optional<ConversionStep> next_step(const Layout& now, const Layout& to, const Mesh& mesh) {
-  const int axes = static_cast<int>(mesh.axes().size());
-  for (const StepKind kind : {StepKind::kReduceScatter, StepKind::kAllReduce, StepKind::kSlice,
-                              StepKind::kAllToAll, StepKind::kGather}) {
-    for (int axis = 0; axis < axes; ++axis) {
-      if (auto step = step_along(now, to, axis, kind, mesh)) return step;
-    }
-  }
-  // Two axes want each other's dimension, or a partial sum waits for one: gather the first split
-  // that is out of place.
-  for (const Split& split : now.splits) {
-    const Split* wanted = to.on_axis(split.axis);
-    if (wanted != nullptr && same_pieces(split, *wanted, mesh)) continue;
-    return ConversionStep{StepKind::kGather, split.axis, split, {}};
-  }
-  return std::nullopt;
+  return split.replicas == 1 && split.segments.empty() &&
+         exact_div(split.units, Dim(mesh.size(split.axis))).has_value();
 }
 
 Dim without(const Shape& shape, int dim) {
@@ -78,11 +18,17 @@ Dim without(const Shape& shape, int dim) {
   return out;
 }
 
+Dim held_elsewhere(const Split& split, const Mesh& mesh) {
+  if (!split.segments.empty()) return split.units - piece_units(split, mesh);
+  return units_held_elsewhere(split.units, split.replicas, mesh.size(split.axis),
+                              mesh.rank_symbol(split.axis));
+}
+
 }  // namespace
 
 bool same_pieces(const Split& a, const Split& b, const Mesh& mesh) {
   if (a.dim != b.dim || a.axis != b.axis) return false;
-  if (a.units == b.units && a.replicas == b.replicas) return true;
+  if (a.units == b.units && a.replicas == b.replicas && a.segments == b.segments) return true;
   return is_even(a, mesh) && is_even(b, mesh);
 }
 
@@ -97,13 +43,31 @@ bool same_pieces(const Layout& a, const Layout& b, const Mesh& mesh) {
 std::vector<ConversionStep> conversion_steps(const Layout& from, const Layout& to,
                                              const Mesh& mesh) {
   std::vector<ConversionStep> steps;
-  Layout now = from;
-  while (!same_pieces(now, to, mesh)) {
-    const auto step = next_step(now, to, mesh);
-    if (!step) break;
-    steps.push_back(*step);
-    now = after_step(std::move(now), *step);
+  if (same_pieces(from, to, mesh)) return steps;
+  const Split* have = from.splits.empty() ? nullptr : &from.splits[0];
+  const Split* want = to.splits.empty() ? nullptr : &to.splits[0];
+  const auto add = [&](StepKind kind, int axis) {
+    ConversionStep& step = steps.emplace_back();
+    step.kind = kind;
+    step.axis = axis;
+    if (have != nullptr) step.from = *have;
+    if (want != nullptr) step.to = *want;
+  };
+  if (!from.partial_axes.empty()) {
+    const int axis = from.partial_axes[0];
+    const bool is_scattered = want != nullptr && want->replicas == 1;
+    add(is_scattered ? StepKind::kReduceScatter : StepKind::kAllReduce, axis);
+    if (want != nullptr && !is_scattered) add(StepKind::kSlice, axis);
+    return steps;
   }
+  const bool is_turned = have != nullptr && want != nullptr && have->dim != want->dim &&
+                         (have->segments.empty() || want->segments.empty());
+  if (is_turned) {
+    add(StepKind::kAllToAll, have->axis);
+    return steps;
+  }
+  if (have != nullptr) add(StepKind::kGather, have->axis);
+  if (want != nullptr) add(StepKind::kSlice, want->axis);
   return steps;
 }
 
@@ -125,8 +89,7 @@ Dim sent_elements(const ConversionStep& step, const Shape& global, const Layout&
     case StepKind::kGather: return floor_div(product(local) * others, Dim(step.from.replicas));
     case StepKind::kAllToAll: {
       // To each other rank, its piece of the target dimension.
-      const Dim sent = units_held_elsewhere(step.to.units, step.to.replicas, mesh.size(step.axis),
-                                            mesh.rank_symbol(step.axis)) *
+      const Dim sent = held_elsewhere(step.to, mesh) *
                        floor_div(local[static_cast<std::size_t>(step.to.dim)], step.to.units);
       return floor_div(without(local, step.to.dim) * sent, Dim(step.from.replicas));
     }

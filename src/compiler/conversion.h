@@ -1,4 +1,4 @@
-// How a value gets from one layout to another.
+// How a value gets from one layout along a mesh axis to another.
 #pragma once
 
 #include <vector>
@@ -26,8 +26,8 @@ struct ConversionStep {
 bool same_pieces(const Split& a, const Split& b, const Mesh& mesh);
 bool same_pieces(const Layout& a, const Layout& b, const Mesh& mesh);
 
-// Steps one after the other, slices first and gathers last so that little moves. `to` has no
-// partial axis. Empty when the layouts have the same pieces.
+// Steps one after the other. Both layouts are along the same one axis, `to` is no partial sum.
+// Empty when the layouts have the same pieces.
 std::vector<ConversionStep> conversion_steps(const Layout& from, const Layout& to,
                                              const Mesh& mesh);
 

@@ -82,7 +82,15 @@ double replicated_flops(const Graph& graph, const CompiledModel& model, const Sy
   return sum;
 }
 
-// 12.3 k, 4.56 M: three digits.
+std::string sizes_text(const SymbolMap& sizes) {
+  std::string text;
+  for (const auto& [name, value] : sizes)
+    text += str_cat(text.empty() ? "" : ", ", name, "=", value);
+  return text.empty() ? "every symbol = 32" : text + ", other symbols = 32";
+}
+
+}  // namespace
+
 std::string human(double number) {
   static constexpr std::string_view kUnits[] = {"", " k", " M", " G", " T", " P"};
   std::size_t unit = 0;
@@ -93,15 +101,6 @@ std::string human(double number) {
   const double step = number >= 100 || unit == 0 ? 1 : number >= 10 ? 10 : 100;
   return str_cat(std::round(number * step) / step, kUnits[unit]);
 }
-
-std::string sizes_text(const SymbolMap& sizes) {
-  std::string text;
-  for (const auto& [name, value] : sizes)
-    text += str_cat(text.empty() ? "" : ", ", name, "=", value);
-  return text.empty() ? "every symbol = 32" : text + ", other symbols = 32";
-}
-
-}  // namespace
 
 std::vector<ExchangeInfo> list_exchanges(const Graph& graph, bool in_prologue) {
   std::vector<ExchangeInfo> exchanges;
@@ -169,6 +168,12 @@ std::string explain_text(const CompiledModel& model, const SymbolMap& sizes) {
                    human(ranks * replicated_flops(*part.graph, model, sizes)),
                    "FLOP are done alike on every rank\n");
   }
+  for (std::size_t rank = 0; rank < model.memory.size(); ++rank) {
+    const RankBytes& bytes = model.memory[rank];
+    out += str_cat("  rank ", rank, ": ", human(bytes.weights), "B of weights, ",
+                   human(bytes.activations), "B of activations, ", human(bytes.prologue),
+                   "B of prologue results\n");
+  }
   return out;
 }
 
@@ -187,6 +192,12 @@ std::string explain_json(const CompiledModel& model, const SymbolMap& sizes) {
   };
   out["inputs"] = tensors(model.inputs);
   out["outputs"] = tensors(model.outputs);
+  out["memory"] = json::array();
+  for (const RankBytes& bytes : model.memory) {
+    out["memory"].push_back({{"weights", bytes.weights},
+                             {"activations", bytes.activations},
+                             {"prologue", bytes.prologue}});
+  }
   out["exchanges"] = json::array();
   for (const ExchangeInfo& exchange : model.exchanges) {
     const Spread bytes = sent(exchange, model, sizes);

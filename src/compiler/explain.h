@@ -12,6 +12,9 @@ namespace tutti {
 std::string explain_text(const CompiledModel& model, const SymbolMap& sizes);
 std::string explain_json(const CompiledModel& model, const SymbolMap& sizes);
 
+// 12.3 k, 4.56 M: three digits.
+std::string human(double number);
+
 // The exchanges of a compiled graph, in order.
 std::vector<ExchangeInfo> list_exchanges(const Graph& graph, bool in_prologue);
 

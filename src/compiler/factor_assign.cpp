@@ -54,20 +54,82 @@ bool holds_any(const DimFactors& operand, const std::vector<int>& factors) {
   return false;
 }
 
-bool shares_a_dimension(const DimFactors& operand, const FactorSplit& a, const FactorSplit& b) {
-  for (const std::vector<int>& dim : operand) {
-    if (leading(dim, a.factors) > 0 && leading(dim, b.factors) > 0) return true;
-    // The second axis would split a dimension whose major part the first has cut.
-    const bool has_a =
-        std::any_of(dim.begin(), dim.end(), [&](int i) { return contains(a.factors, i); });
-    const bool has_b =
-        std::any_of(dim.begin(), dim.end(), [&](int i) { return contains(b.factors, i); });
-    if (has_a && has_b) return true;
+// The split of a sum that gives its part number `index` this split: other parts are cut by
+// themselves.
+std::optional<FactorSplit> split_of_sum(const FactorMap& map, const FactorSum& sum, int part,
+                                        const Split& split, int ranks) {
+  const Dim& size = factor(map, part).size;
+  const Dim n(ranks);
+  const bool is_same = split.units == size || (exact_div(split.units, n) && exact_div(size, n));
+  if (split.replicas != 1 || !is_same) return std::nullopt;
+  FactorSplit found;
+  found.factors = {sum.whole};
+  found.units = factor(map, sum.whole).size;
+  for (const int other : sum.parts) {
+    if (other == part && !split.segments.empty()) {
+      found.segments.insert(found.segments.end(), split.segments.begin(), split.segments.end());
+    } else {
+      found.segments.push_back(factor(map, other).size);
+    }
   }
-  return false;
+  return found;
+}
+
+// A dimension in segments: the whole of a sum with those parts, or one factor that is cut alike.
+std::optional<FactorSplit> split_in_segments(const FactorMap& map, const std::vector<int>& dim,
+                                             const Split& split) {
+  if (dim.empty() || factor(map, dim[0]).size != split.units) return std::nullopt;
+  FactorSplit found;
+  found.factors = {dim[0]};
+  found.units = split.units;
+  found.segments = split.segments;
+  return found;
+}
+
+// How an operand is split when the parts of a sum are.
+std::optional<Split> part_split(const FactorMap& map, const FactorSum& sum,
+                                const DimFactors& operand, const FactorSplit& split, int axis) {
+  const auto runs = segments_of_parts(map, sum, split.segments);
+  if (!runs) return std::nullopt;
+  for (std::size_t d = 0; d < operand.size(); ++d) {
+    if (operand[d].empty()) continue;
+    Split out;
+    out.dim = static_cast<int>(d);
+    out.axis = axis;
+    if (operand[d][0] == sum.whole) {
+      out.units = split.units;
+      out.segments = split.segments;
+      return out;
+    }
+    const auto part = std::find(sum.parts.begin(), sum.parts.end(), operand[d][0]);
+    if (part == sum.parts.end()) continue;
+    const std::vector<Dim>& run = (*runs)[static_cast<std::size_t>(part - sum.parts.begin())];
+    out.units = factor(map, *part).size;
+    if (run.size() > 1) out.segments = run;
+    return out;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
+
+std::optional<std::vector<std::vector<Dim>>> segments_of_parts(const FactorMap& map,
+                                                               const FactorSum& sum,
+                                                               const std::vector<Dim>& segments) {
+  std::vector<std::vector<Dim>> runs;
+  std::size_t next = 0;
+  for (const int part : sum.parts) {
+    std::vector<Dim>& run = runs.emplace_back();
+    Dim covered = 0;
+    while (covered != factor(map, part).size) {
+      if (next == segments.size()) return std::nullopt;
+      covered = covered + segments[next];
+      run.push_back(segments[next++]);
+    }
+  }
+  if (next != segments.size()) return std::nullopt;
+  return runs;
+}
 
 FactorMap factors_of(const Node& node) {
   if (node.op().factors != nullptr) return node.op().factors(node);
@@ -88,9 +150,13 @@ FactorMap factors_of(const Node& node) {
 
 std::optional<FactorSplit> factor_split_from(const FactorMap& map, const DimFactors& operand,
                                              const Split& split, int ranks) {
+  const std::vector<int>& dim = operand[static_cast<std::size_t>(split.dim)];
+  const FactorSum* sum = dim.size() == 1 ? map.sum_with(dim[0]) : nullptr;
+  if (sum != nullptr) return split_of_sum(map, *sum, dim[0], split, ranks);
+  if (!split.segments.empty()) return split_in_segments(map, dim, split);
   FactorSplit found;
   Dim prefix = 1;
-  for (const int index : operand[static_cast<std::size_t>(split.dim)]) {
+  for (const int index : dim) {
     const Dim& size = factor(map, index).size;
     if (size.is(1)) continue;
     found.factors.push_back(index);
@@ -113,6 +179,9 @@ std::optional<FactorSplit> factor_split_from(const FactorMap& map, const DimFact
 
 std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand,
                                  const FactorSplit& split, int axis) {
+  if (const FactorSum* sum = map.sum_of(split.factors[0])) {
+    return part_split(map, *sum, operand, split, axis);
+  }
   for (std::size_t d = 0; d < operand.size(); ++d) {
     const std::size_t count = leading(operand[d], split.factors);
     if (count == 0) continue;
@@ -121,6 +190,7 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
     out.axis = axis;
     out.units = split.units;
     out.replicas = split.replicas;
+    out.segments = split.segments;
     if (count < split.factors.size()) {
       const Dim held = size_of(
           map, {split.factors.begin(), split.factors.begin() + static_cast<std::ptrdiff_t>(count)});
@@ -140,7 +210,12 @@ bool is_reduction(const FactorMap& map, const FactorSplit& split) {
   return factor(map, split.factors[0]).role == FactorRole::kReduction;
 }
 
-bool is_possible(const FactorMap& map, const FactorSplit& split, const NodeSharding& taken) {
+bool is_possible(const FactorMap& map, const FactorSplit& split) {
+  if (const FactorSum* sum = map.sum_of(split.factors[0])) {
+    return segments_of_parts(map, *sum, split.segments).has_value();
+  }
+  // Weights that are summed over in segments would have to be put together on every call.
+  if (!split.segments.empty() && is_reduction(map, split)) return false;
   for (const int index : split.factors) {
     const FactorRole role = factor(map, index).role;
     if (role == FactorRole::kWhole) return false;
@@ -158,22 +233,13 @@ bool is_possible(const FactorMap& map, const FactorSplit& split, const NodeShard
     if (!is_reduction(map, split) && !holds_all(operand, split.factors)) return false;
     if (is_reduction(map, split) && holds_any(operand, split.factors)) return false;
   }
-  for (const auto& [axis, other] : taken) {
-    for (const auto* operands : {&map.inputs, &map.outputs}) {
-      for (const DimFactors& operand : *operands) {
-        if (shares_a_dimension(operand, split, other)) return false;
-      }
-    }
-    if (other.factors == split.factors) return false;
-  }
   return true;
 }
 
-std::vector<FactorSplit> possible_splits(const FactorMap& map, const NodeSharding& taken,
-                                         int ranks) {
+std::vector<FactorSplit> possible_splits(const FactorMap& map, int ranks) {
   std::vector<FactorSplit> splits;
   const auto consider = [&](FactorSplit split) {
-    if (is_possible(map, split, taken)) splits.push_back(std::move(split));
+    if (is_possible(map, split)) splits.push_back(std::move(split));
   };
   for (int index = 0; index < static_cast<int>(map.factors.size()); ++index) {
     const Factor& first = factor(map, index);
@@ -206,25 +272,23 @@ std::vector<FactorSplit> possible_splits(const FactorMap& map, const NodeShardin
 
 namespace {
 
-Layout layout_under(const FactorMap& map, const DimFactors& operand, const NodeSharding& sharding) {
+Layout layout_under(const FactorMap& map, const DimFactors& operand, const FactorSplit* split,
+                    int axis) {
   Layout layout;
-  for (const auto& [axis, split] : sharding) {
-    if (const auto dim = split_under(map, operand, split, axis)) layout.set(*dim);
-  }
+  if (split == nullptr) return layout;
+  if (const auto dim = split_under(map, operand, *split, axis)) layout.set(*dim);
   return layout;
 }
 
 }  // namespace
 
-Layout input_layout(const FactorMap& map, std::size_t input, const NodeSharding& sharding) {
-  return layout_under(map, map.inputs[input], sharding);
+Layout input_layout(const FactorMap& map, std::size_t input, const FactorSplit* split, int axis) {
+  return layout_under(map, map.inputs[input], split, axis);
 }
 
-Layout output_layout(const FactorMap& map, std::size_t output, const NodeSharding& sharding) {
-  Layout layout = layout_under(map, map.outputs[output], sharding);
-  for (const auto& [axis, split] : sharding) {
-    if (is_reduction(map, split)) layout.partial_axes.push_back(axis);
-  }
+Layout output_layout(const FactorMap& map, std::size_t output, const FactorSplit* split, int axis) {
+  Layout layout = layout_under(map, map.outputs[output], split, axis);
+  if (split != nullptr && is_reduction(map, *split)) layout.partial_axes.push_back(axis);
   return layout;
 }
 

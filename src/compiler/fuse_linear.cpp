@@ -2,12 +2,16 @@
 
 #include "compiler/match.h"
 #include "compiler/passes.h"
+#include "graph/rank_constant.h"
 
 namespace tutti {
 namespace {
 
-// A matrix that is the same in every call: a constant, or an input of the main graph.
-bool is_fixed(const Value* value) { return value->is_constant() || value->is_input(); }
+// A matrix that is the same in every call: a constant or a piece of one, or an input of the main
+// graph.
+bool is_fixed(const Value* value) {
+  return value->is_input() || sliced_constant(*value) != nullptr;
+}
 
 std::string activation_of(const Node& node) {
   const std::string& type = node.type();

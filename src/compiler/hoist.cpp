@@ -4,6 +4,7 @@
 #include <set>
 
 #include "compiler/cost.h"
+#include "graph/rank_constant.h"
 
 namespace tutti {
 namespace {
@@ -39,7 +40,7 @@ std::map<const Value*, Dependence> find_dependences(const Graph& graph,
       all.computes |= one.computes;
     }
     all.has_work |= is_real_work(*node);
-    all.computes |= !moves_only(*node);
+    all.computes |= !moves_only(*node) && !cuts_constant(*node);
     for (const Value* output : node->outputs()) found[output] = all;
   }
   return found;
@@ -94,7 +95,8 @@ Result<Hoisted> hoist(const Graph& graph, const std::vector<std::string>& invari
   }
   std::vector<std::string> border;
   for (const auto& node : graph.nodes()) {
-    if (!hoisted.contains(node.get())) continue;
+    // Pieces of constants cost nothing: both graphs have them.
+    if (!hoisted.contains(node.get()) || cuts_constant(*node)) continue;
     for (const Value* value : node->outputs()) {
       const bool is_used_outside =
           graph_outputs.contains(value) ||

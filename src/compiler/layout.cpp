@@ -1,22 +1,16 @@
 #include "compiler/layout.h"
 
-#include "compiler/strategy.h"
-
 namespace tutti {
 
-Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options) {
+Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options, int axis,
+                                   const NameMap& whole_names) {
   FactorMaps maps;
   for (const auto& node : graph.nodes()) maps.emplace(node.get(), factors_of(*node));
-  Sharding sharding;
-  const int axes = static_cast<int>(options.mesh.axes().size());
-  for (int axis = 0; axis < axes; ++axis) {
-    if (options.mesh.size(axis) == 1) continue;
-    TUTTI_ASSIGN_OR_RETURN(const AxisSeeds seeds, seeds_for_axis(graph, options, axis));
-    const Labels labels = spread_labels(graph, options.mesh, axis, maps, sharding, seeds.labels);
-    choose_splits(graph, options, axis, maps, labels, seeds.prefer_heads, &sharding);
-    for (const auto& [value, split] : labels) sharding.preferred[value].set(split);
-  }
-  return sharding;
+  TUTTI_ASSIGN_OR_RETURN(const AxisSeeds seeds, seeds_for_axis(graph, options, axis));
+  TUTTI_ASSIGN_OR_RETURN(const AxisConstraints constraints,
+                         AxisConstraints::create(graph, options, axis, whole_names));
+  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds.labels);
+  return choose_splits(graph, options, axis, maps, labels, seeds, constraints);
 }
 
 }  // namespace tutti

@@ -67,6 +67,24 @@ std::optional<std::vector<Node*>> waiting_for(const std::vector<Node*>& group,
   return std::nullopt;
 }
 
+Node* next_of(const Node* node, const std::vector<Node*>& order) {
+  const auto it = std::find(order.begin(), order.end(), node);
+  return it + 1 == order.end() ? nullptr : *(it + 1);
+}
+
+// All operands of `candidate` exist before `node` runs.
+bool is_ready(const Node& candidate, const Node& node, const std::vector<Node*>& order) {
+  std::set<const Node*> producers;
+  for (const Value* input : candidate.inputs()) {
+    if (input->producer() != nullptr) producers.insert(input->producer());
+  }
+  for (const Node* earlier : order) {
+    if (earlier == &node) break;
+    producers.erase(earlier);
+  }
+  return producers.empty();
+}
+
 template <class T>
 void append_attribute(const Node& node, std::string_view name, std::vector<T>* out) {
   const auto& list = std::get<std::vector<T>>(node.attributes().find(name)->second);
@@ -130,16 +148,22 @@ Status merge_exchanges(Partitioned& model, const CompileOptions& options,
   for (const auto& node : model.graph->nodes()) {
     if (node->type() == "AllToAll" || node->type() == "AllGather") pending.push_back(node.get());
   }
-  // Greedy from the first on: each takes the later ones that do not need it.
+  // Greedy from the first on: each takes the later ones that do not need it. What stands ready
+  // already comes to it; otherwise it waits.
   for (std::size_t first = 0; first < pending.size(); ++first) {
     if (pending[first] == nullptr) continue;
-    const std::vector<Node*> order = order_of(*model.graph);
+    std::vector<Node*> order = order_of(*model.graph);
     std::vector<Node*> group = {pending[first]};
     std::vector<Node*> waiting;
     for (std::size_t next = first + 1; next < pending.size(); ++next) {
       Node* candidate = pending[next];
       if (candidate == nullptr || !agree(*group[0], *candidate)) continue;
       if (varies(group[0]) != varies(candidate)) continue;
+      Node* next_node = next_of(group.back(), order);
+      if (next_node != candidate && is_ready(*candidate, *group.back(), order)) {
+        model.graph->move_before(candidate, next_node);
+        order = order_of(*model.graph);
+      }
       auto more = waiting_for(group, candidate, order);
       if (!more) break;  // later ones are further away
       waiting = *std::move(more);

@@ -74,33 +74,11 @@ Holding holding(const DimFactors& operand, int factor) {
   return held;
 }
 
-// A cut that is on its way to an attention: rotary angles for the video part of a stream, say.
-bool leads_to_attention(const Node& cut) {
-  constexpr std::size_t kMaxSeen = 100;
-  std::vector<const Node*> pending = {&cut};
-  std::set<const Node*> seen;
-  while (!pending.empty() && seen.size() < kMaxSeen) {
-    const Node* node = pending.back();
-    pending.pop_back();
-    if (!seen.insert(node).second) continue;
-    for (const Value* output : node->outputs()) {
-      for (const Node* user : output->users()) {
-        if (user->type() == "Attention") return true;
-        if (!is_projection(*user)) pending.push_back(user);
-      }
-    }
-  }
-  return false;
-}
-
-enum class At { kAttention, kNothingButCuts };
-
-// What a joined value reaches through nodes that work on each position alone, up to cuts and, as
-// asked, up to attentions or through them. Only a region that ends nowhere else may be parted.
+// What a joined value reaches through nodes that work on each position alone, up to attentions and
+// cuts. Only a region that ends nowhere else may be parted.
 class JoinedRegion {
  public:
-  JoinedRegion(const Graph& graph, Value* start, Join join, At ends, Tables* tables)
-      : graph_(graph), ends_(ends) {
+  JoinedRegion(const Graph& graph, Value* start, Join join, Tables* tables) : graph_(graph) {
     is_closed_ = add(start, std::move(join));
     while (is_closed_ && !pending_.empty()) {
       Value* value = pending_.back();
@@ -115,14 +93,8 @@ class JoinedRegion {
     }
   }
 
-  // A stream that goes through several attentions as one is better split as one, unless it is cut
-  // apart on the way in any case.
-  bool is_worth_parting() const {
-    return is_closed_ && has_work_ && has_end_ &&
-           (ends_ == At::kAttention || has_inner_cut_ || attentions_ == 1);
-  }
+  bool is_worth_parting() const { return is_closed_ && has_work_ && has_end_; }
   const std::vector<Value*>& values() const { return values_; }  // as they were found
-  bool has(const Value* value) const { return joins_.contains(value); }
   const Join& join_of(const Value* value) const { return joins_.at(value); }
   const std::set<const Node*>& nodes() const { return nodes_; }
 
@@ -138,31 +110,18 @@ class JoinedRegion {
 
   bool follow(Value* value, Node* user) {
     const Join join = joins_.at(value);
-    if (user->type() == "Attention") return follow_into_attention(value, user, join);
+    if (user->type() == "Attention") {
+      has_end_ = true;
+      const auto operands = user->inputs().begin() + 3;
+      const bool is_mask = std::find(operands, user->inputs().end(), value) != user->inputs().end();
+      return !is_mask && join.dim == static_cast<std::size_t>(token_dimension(*user));
+    }
     if (const auto at_joints = cuts_at_joints(*user, join)) {
       has_end_ = true;
-      has_inner_cut_ = has_inner_cut_ || leads_to_attention(*user);
       return *at_joints;
     }
     if (!nodes_.insert(user).second) return true;
     return work_on_rows(value, user, join);
-  }
-
-  bool follow_into_attention(const Value* value, const Node* attention, const Join& join) {
-    for (std::size_t i = 3; i < attention->inputs().size(); ++i) {
-      if (attention->input(i) == value) return false;
-    }
-    const auto tokens = static_cast<std::size_t>(token_dimension(*attention));
-    if (join.dim != tokens) return false;
-    if (ends_ == At::kAttention) {
-      has_end_ = true;
-      return true;
-    }
-    // Queries of the same stream: the result is made of the same sequences.
-    const bool is_self = attention->output()->shape()[tokens] == value->shape()[tokens];
-    if (!is_self) return false;
-    attentions_ += has(attention->output()) ? 0 : 1;
-    return add(attention->output(), join);
   }
 
   bool work_on_rows(const Value* value, Node* user, const Join& join) {
@@ -189,7 +148,6 @@ class JoinedRegion {
   }
 
   const Graph& graph_;
-  const At ends_;
   std::map<const Value*, Join> joins_;
   std::vector<Value*> values_;
   std::set<const Node*> nodes_;
@@ -198,8 +156,6 @@ class JoinedRegion {
   bool is_closed_ = false;
   bool has_work_ = false;
   bool has_end_ = false;
-  bool has_inner_cut_ = false;
-  int attentions_ = 0;
 };
 
 // Slices of a node's only output at the joints, right behind it.
@@ -229,9 +185,6 @@ class Parting {
     for (Node* node : nodes_in_order(b_->graph())) {
       if (!b_->status().ok()) return;
       if (region_.nodes().contains(node)) copy(node);
-      if (node->type() == "Attention" && node->output() != start && region_.has(node->output())) {
-        pieces_[node->output()] = cut_behind(*b_, *node, region_.join_of(node->output()));
-      }
     }
     for (Value* value : region_.values()) {
       if (b_->status().ok() && value != start) rejoin(value, region_.join_of(value));
@@ -282,7 +235,7 @@ class Parting {
   void rejoin(Value* value, const Join& join) {
     const std::vector<Node*> users = value->users();
     for (Node* user : users) {
-      if (region_.nodes().contains(user) || is_slice_of_parting(user)) continue;
+      if (region_.nodes().contains(user)) continue;
       b_->set_insertion_point(user);
       b_->set_name(user->name());
       Value* joined =
@@ -292,13 +245,6 @@ class Parting {
         if (user->input(i) == value) user->set_input(i, joined);
       }
     }
-  }
-
-  // Made by cut_behind: it is a piece, not a user.
-  bool is_slice_of_parting(const Node* user) const {
-    const auto pieces = pieces_.find(user->input(0));
-    return pieces != pieces_.end() && std::find(pieces->second.begin(), pieces->second.end(),
-                                                user->output(0)) != pieces->second.end();
   }
 
   GraphBuilder* b_;
@@ -364,16 +310,13 @@ Status part_joins(Graph& graph, const CompileOptions& options) {
   for (Node* node : nodes_in_order(graph)) {
     const auto join = join_made_by(*node, &tables);
     if (!join) continue;
-    for (const At ends : {At::kAttention, At::kNothingButCuts}) {
-      const JoinedRegion region(graph, node->output(), *join, ends, &tables);
-      if (!region.is_worth_parting()) continue;
-      Parting(&b, region)
-          .run(node->output(),
-               node->type() == "Concat" ? node->inputs() : cut_behind(b, *node, *join));
-      TUTTI_RETURN_IF_ERROR(b.status());
-      changed = true;
-      break;
-    }
+    const JoinedRegion region(graph, node->output(), *join, &tables);
+    if (!region.is_worth_parting()) continue;
+    const bool is_concat = node->type() == "Concat";
+    Parting(&b, region)
+        .run(node->output(), is_concat ? node->inputs() : cut_behind(b, *node, *join));
+    TUTTI_RETURN_IF_ERROR(b.status());
+    changed = true;
   }
   if (!changed) return {};
   graph.remove_dead();

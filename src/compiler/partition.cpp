@@ -5,13 +5,56 @@
 namespace tutti {
 namespace {
 
+// Where a boundary between segments, or the size of some of them, lies in a rank's piece.
+Dim local_offset(const Dim& offset, const Split& split, const Mesh& mesh) {
+  Dim global = 0;
+  Dim local = 0;
+  for (const Dim& segment : split.segments) {
+    if (global == offset) break;
+    global = global + segment;
+    local = local + part(segment, mesh.size(split.axis), mesh.rank_symbol(split.axis));
+  }
+  return local;
+}
+
+// Slice and Split along a dimension in segments: their boundaries are boundaries of segments.
+void make_boundaries_local(const Node& node, const Split& split, const Mesh& mesh,
+                           AttributeMap* attributes) {
+  if (node.type() == "Slice") {
+    const auto axes = node.attr_ints("axes");
+    for (const char* name : {"starts", "ends"}) {
+      Shape bounds = node.attr_dims(name);
+      for (std::size_t i = 0; i < axes.size(); ++i) {
+        if (axes[i] == split.dim) bounds[i] = local_offset(bounds[i], split, mesh);
+      }
+      (*attributes)[name] = std::move(bounds);
+    }
+  }
+  if (node.type() == "Split" && node.attr_int("axis") == split.dim) {
+    Shape sizes = node.attr_dims("sizes");
+    Dim end = 0;
+    Dim local_end = 0;
+    for (Dim& size : sizes) {
+      end = end + size;
+      const Dim next = local_offset(end, split, mesh);
+      size = next - local_end;
+      local_end = next;
+    }
+    (*attributes)["sizes"] = std::move(sizes);
+  }
+}
+
 // Attributes that spell out the output's shape become that of the local output.
-AttributeMap local_attributes(const Node& node, const Shape& local_output) {
+AttributeMap local_attributes(const Node& node, const Shape& local_output, const Layout& input,
+                              const Mesh& mesh) {
   AttributeMap attributes = node.attributes();
   const Shape& global = node.output()->shape();
   for (auto& [name, attribute] : attributes) {
     const Shape* dims = std::get_if<Shape>(&attribute);
     if (dims != nullptr && !dims->empty() && *dims == global) attribute = local_output;
+  }
+  for (const Split& split : input.splits) {
+    if (!split.segments.empty()) make_boundaries_local(node, split, mesh, &attributes);
   }
   return attributes;
 }
@@ -22,7 +65,8 @@ class Partitioner {
       : graph_(graph),
         sharding_(sharding),
         mesh_(options.mesh),
-        builder_((out_.graph = std::make_unique<Graph>()).get(), options.registry) {}
+        builder_((out_.graph = std::make_unique<Graph>()).get(), options.registry),
+        whole_builder_((out_.helpers = std::make_unique<Graph>()).get(), options.registry) {}
 
   Result<Partitioned> run() {
     out_.graph->name = graph_.name;
@@ -51,27 +95,29 @@ class Partitioner {
   };
 
   Status add_node(const Node& node) {
-    static const NodeSharding kReplicated;
-    const auto it = sharding_.nodes.find(&node);
-    const NodeSharding& split = it == sharding_.nodes.end() ? kReplicated : it->second;
+    const FactorSplit* split = sharding_.find(node);
+    const int axis = sharding_.axis;
     const FactorMap map = factors_of(node);
     std::vector<Value*> inputs;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const Value* input = node.input(i);
       builder_.set_name(node.name());
-      inputs.push_back(input == nullptr ? nullptr : version(input, input_layout(map, i, split)));
+      inputs.push_back(input == nullptr ? nullptr
+                                        : version(input, input_layout(map, i, split, axis)));
     }
-    const Shape local = local_shape(node.output()->shape(), output_layout(map, 0, split), mesh_);
+    const Shape local =
+        local_shape(node.output()->shape(), output_layout(map, 0, split, axis), mesh_);
+    const Layout first = node.inputs().empty() ? Layout() : input_layout(map, 0, split, axis);
     builder_.set_name(node.name());
     const std::vector<Value*> outputs =
-        builder_.ops(node.type(), std::move(inputs), local_attributes(node, local),
+        builder_.ops(node.type(), std::move(inputs), local_attributes(node, local, first, mesh_),
                      static_cast<int>(node.outputs().size()));
     TUTTI_RETURN_IF_ERROR(
         builder_.status().with_context(str_cat("piece of ", node.describe(), " with rule ", map)));
     out_.origins.emplace(outputs[0]->producer(), &node);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const Value* whole = node.output(i);
-      const Layout layout = output_layout(map, i, split);
+      const Layout layout = output_layout(map, i, split, axis);
       const Shape expected = local_shape(whole->shape(), layout, mesh_);
       if (outputs[i]->shape() != expected) {
         return internal_error("piece of ", node.describe(), " has shape ", outputs[i]->shape(),
@@ -87,7 +133,7 @@ class Partitioner {
 
   void add_version(const Value* whole, const Layout& layout, Value* local) {
     versions_[whole].push_back({layout, local});
-    out_.layouts[local->name()] = {whole->type(), layout};
+    add_layout(*whole, *whole, layout, local);
   }
 
   // `whole` in this layout, converted from the version that costs least to get there.
@@ -107,7 +153,11 @@ class Partitioner {
     }
     Version now = known[best];
     for (const ConversionStep& step : conversion_steps(now.layout, wanted, mesh_)) {
-      now.value = add_step(*whole, now.value, step);
+      const bool is_slice = step.kind == StepKind::kSlice;  // of the whole, whatever it was before
+      const bool has_segments =
+          !step.to.segments.empty() || (!is_slice && !step.from.segments.empty());
+      now.value = has_segments ? add_step_in_segments(*whole, now, step)
+                               : add_step(whole->shape(), now.value, step);
       if (now.value == nullptr) return nullptr;
       now.layout = after_step(std::move(now.layout), step);
       out_.graph->rename(now.value, version_name(*whole, now.layout));
@@ -124,12 +174,64 @@ class Partitioner {
     return layout.splits.empty() ? name + "whole" : name;
   }
 
-  Value* add_step(const Value& whole, Value* value, const ConversionStep& step) {
+  // Each segment by itself: cut out, converted, and put together again. The exchanges of all
+  // segments merge into one.
+  Value* add_step_in_segments(const Value& whole, const Version& now, const ConversionStep& step) {
+    const bool is_from = !step.from.segments.empty() && step.kind != StepKind::kSlice;
+    const Split& in_segments = is_from ? step.from : step.to;
+    const auto at = static_cast<std::size_t>(in_segments.dim);
+    whole_builder_.set_name(whole.name());
+    Value* twin = out_.helpers->add_input(whole.name(), whole.type());
+    const Dim unit = floor_div(whole.shape()[at], in_segments.units);
+    std::vector<Value*> pieces;
+    std::vector<Value*> twins;
+    Dim start = 0;
+    Dim local_start = 0;
+    Layout layout;  // of a converted segment
+    for (const Dim& segment : in_segments.segments) {
+      const Dim size = segment * unit;
+      const Split cut{in_segments.dim, in_segments.axis, segment, 1, {}};
+      const Dim local_size = is_from ? piece_units(cut, mesh_) * unit : size;
+      Value* piece =
+          builder_.slice(now.value, {in_segments.dim}, {local_start}, {local_start + local_size});
+      Value* part = whole_builder_.slice(twin, {in_segments.dim}, {start}, {start + size});
+      if (piece == nullptr || part == nullptr) return nullptr;
+      start = start + size;
+      local_start = local_start + local_size;
+      Layout before = now.layout;
+      if (is_from) before.set(cut);
+      out_.origins.emplace(piece->producer(), part->producer());
+      add_layout(*part, whole, before, piece);
+      ConversionStep one = step;
+      (is_from ? one.from : one.to) = cut;
+      layout = after_step(before, one);
+      Value* converted = add_step(part->shape(), piece, one);
+      if (converted == nullptr) return nullptr;
+      add_layout(*part, whole, layout, converted);
+      pieces.push_back(converted);
+      twins.push_back(part);
+    }
+    const AttributeMap along = {{"axis", std::int64_t{in_segments.dim}}};
+    Value* joined = builder_.op("Concat", pieces, along);
+    Value* whole_joined = whole_builder_.op("Concat", twins, along);
+    if (joined == nullptr || whole_joined == nullptr) return nullptr;
+    out_.origins.emplace(joined->producer(), whole_joined->producer());
+    return joined;
+  }
+
+  // `local` is a piece of `whole`, which is `source` or a segment of it.
+  void add_layout(const Value& whole, const Value& source, const Layout& layout,
+                  const Value* local) {
+    out_.layouts[local->name()] = {whole.type(), layout};
+    out_.whole_names[local->name()] = source.name();
+  }
+
+  Value* add_step(const Shape& whole, Value* value, const ConversionStep& step) {
     AttributeMap attributes;
     attributes["axis"] = mesh_.axes()[static_cast<std::size_t>(step.axis)].name;
     attributes["ranks"] = std::int64_t{mesh_.size(step.axis)};
     const auto size_of = [&](const Split& split) {
-      return Shape{whole.shape()[static_cast<std::size_t>(split.dim)]};
+      return Shape{whole[static_cast<std::size_t>(split.dim)]};
     };
     const auto add_cut = [&](const Split& split) {
       attributes["dim"] = std::int64_t{split.dim};
@@ -170,6 +272,7 @@ class Partitioner {
   const Mesh& mesh_;
   Partitioned out_;
   GraphBuilder builder_;
+  GraphBuilder whole_builder_;  // of helpers
   std::map<const Value*, std::vector<Version>> versions_;
 };
 

@@ -1,11 +1,12 @@
 // The passes in order. This list is the compiler.
 #include <chrono>
 
+#include "compiler/choose_mesh.h"
 #include "compiler/compile.h"
+#include "compiler/distribute.h"
 #include "compiler/explain.h"
 #include "compiler/hoist.h"
-#include "compiler/layout.h"
-#include "compiler/partition.h"
+#include "compiler/memory_use.h"
 #include "compiler/passes.h"
 #include "compiler/strategy.h"
 
@@ -14,10 +15,10 @@ namespace {
 
 // What passes hand to each other.
 struct Compilation {
-  const CompileOptions& options;
-  std::unique_ptr<Graph> whole;  // until it is partitioned; origins point into it afterwards
-  Sharding sharding;
-  Partitioned spmd;
+  CompileOptions options;
+  std::unique_ptr<Graph> whole;  // until it is distributed
+  Distributed spmd;
+  std::string mesh_choice;  // explained
   CompiledModel model;
 };
 
@@ -44,26 +45,20 @@ Status find_invariants(Compilation& c) {
   return {};
 }
 
-Status propagate(Compilation& c) {
-  TUTTI_ASSIGN_OR_RETURN(c.sharding, propagate_layouts(*c.whole, c.options));
+Status set_mesh(Compilation& c) {
+  if (c.options.auto_ranks > 0) {
+    TUTTI_ASSIGN_OR_RETURN(MeshChoice choice, choose_mesh(*c.whole, c.model.invariant_inputs,
+                                                          c.model.typical_sizes, c.options));
+    c.options.mesh = choice.mesh;
+    c.options.split_all_weights = choice.split_all_weights;
+    c.mesh_choice = std::move(choice.explain);
+  }
+  c.model.mesh = c.options.mesh;
   return {};
 }
 
-Status make_spmd(Compilation& c) {
-  TUTTI_ASSIGN_OR_RETURN(c.spmd, partition(*c.whole, c.sharding, c.options));
-  return {};
-}
-
-Status merge(Compilation& c) {
-  return merge_exchanges(c.spmd, c.options, c.model.invariant_inputs);
-}
-
-Status verify_spmd(Compilation& c) {
-  TUTTI_RETURN_IF_ERROR(c.spmd.graph->verify());
-  return verify_layouts(c.spmd, c.options.mesh);
-}
-
-Status split_off_prologue(Compilation& c) {
+Status make_parts(std::unique_ptr<Graph> whole, Compilation& c) {
+  TUTTI_ASSIGN_OR_RETURN(c.spmd, distribute(std::move(whole), c.options, c.model.invariant_inputs));
   c.spmd.graph->remove_dead();
   if (!c.options.hoist) {
     c.model.main = std::move(c.spmd.graph);
@@ -73,6 +68,22 @@ Status split_off_prologue(Compilation& c) {
   c.model.main = std::move(parts.main);
   c.model.prologue = std::move(parts.prologue);
   return {};
+}
+
+Status check_limit(const Compilation& c) {
+  const std::vector<RankBytes> memory =
+      memory_by_rank(*c.model.main, c.model.prologue.get(), c.model.mesh, c.model.typical_sizes);
+  return check_memory(memory, c.options.memory_limit);
+}
+
+// Weights that are cheaper whole are split after all where the model does not fit otherwise.
+Status make_spmd(Compilation& c) {
+  if (c.options.memory_limit <= 0) return make_parts(std::move(c.whole), c);
+  TUTTI_RETURN_IF_ERROR(make_parts(c.whole->clone(), c));
+  if (check_limit(c).ok()) return {};
+  c.options.split_all_weights = true;
+  TUTTI_RETURN_IF_ERROR(make_parts(std::move(c.whole), c));
+  return check_limit(c);
 }
 
 Status verify_parts(Compilation& c) {
@@ -104,7 +115,8 @@ Status report(Compilation& c) {
   std::vector<ExchangeInfo> rest = list_exchanges(*model.main, false);
   model.exchanges.insert(model.exchanges.end(), std::make_move_iterator(rest.begin()),
                          std::make_move_iterator(rest.end()));
-  model.explain = explain_text(model, model.typical_sizes);
+  model.memory = memory_by_rank(*model.main, model.prologue.get(), model.mesh, model.typical_sizes);
+  model.explain = c.mesh_choice + explain_text(model, model.typical_sizes);
   return {};
 }
 
@@ -125,11 +137,8 @@ constexpr Pass kPasses[] = {
     {"sink transposes", on_whole<sink_transposes>},
     {"set attention layouts", on_whole<set_attention_layouts>},
     {"find invariant inputs", find_invariants},
-    {"propagate layouts", propagate},
-    {"partition", make_spmd},
-    {"merge exchanges", merge},
-    {"verify layouts", verify_spmd},
-    {"hoist", split_off_prologue},
+    {"choose mesh", set_mesh},
+    {"distribute and hoist", make_spmd},
     {"fuse products", on_parts<fuse_linear>},
     {"fuse pointwise", on_parts<fuse_pointwise>},
     {"verify", verify_parts},
@@ -141,7 +150,6 @@ constexpr Pass kPasses[] = {
 
 Result<CompiledModel> compile(std::unique_ptr<Graph> graph, const CompileOptions& options) {
   Compilation c{options, std::move(graph), {}, {}, {}};
-  c.model.mesh = options.mesh;
   c.model.typical_sizes = typical_sizes(*c.whole, options);
   for (const Value* input : c.whole->inputs()) {
     c.model.inputs.push_back({input->name(), input->type()});

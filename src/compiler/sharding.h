@@ -1,4 +1,4 @@
-// Which factor of each node is split over which mesh axis, and what that asks of its operands.
+// Which factor of each node is split over a mesh axis, and what that asks of its operands.
 #pragma once
 
 #include <map>
@@ -15,23 +15,35 @@ namespace tutti {
 // A node's work cut along `factors` (major to minor; mostly one) into `units` equal, contiguous
 // units that the ranks share as in Split.
 //
+// `segments`: runs of units that are cut each by itself, as in Split. With the whole of a FactorSum
+// as the factor, its parts are split, each by itself; the segments are those parts, or finer.
+//
 // Two factors, such as (g r) of grouped attention with units |g| * c: an operand that holds both is
 // cut into |g| * c units; one that holds g alone is cut into |g| units of c replicas each.
 struct FactorSplit {
   std::vector<int> factors;
   Dim units;
   int replicas = 1;
+  std::vector<Dim> segments = {};
   bool operator==(const FactorSplit&) const = default;
 };
 
-// By mesh axis. An axis that is missing: all its ranks do the same work.
-using NodeSharding = std::map<int, FactorSplit>;
-
+// How the nodes of a graph share their work along one mesh axis. A node that is missing: all ranks
+// along the axis do the same work.
 struct Sharding {
-  // Where propagation would like a value to be kept; the partition pass goes by the nodes.
-  std::map<const Value*, Layout> preferred;
-  std::map<const Node*, NodeSharding> nodes;
+  int axis = 0;
+  std::map<const Node*, FactorSplit> nodes;
+
+  const FactorSplit* find(const Node& node) const {
+    const auto it = nodes.find(&node);
+    return it == nodes.end() ? nullptr : &it->second;
+  }
 };
+
+// The segments that make up each part of `sum`, in order; nullopt: a part ends inside a segment.
+std::optional<std::vector<std::vector<Dim>>> segments_of_parts(const FactorMap& map,
+                                                               const FactorSum& sum,
+                                                               const std::vector<Dim>& segments);
 
 // The factor map of a node. An operator without a rule has every dimension whole.
 FactorMap factors_of(const Node& node);
@@ -44,19 +56,18 @@ std::optional<FactorSplit> factor_split_from(const FactorMap& map, const DimFact
 std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand,
                                  const FactorSplit& split, int axis);
 
-// A split is possible: its factors are parallel (or one reduction), stand in front wherever they
-// stand, and no dimension of any operand is split over two axes (`taken` holds the other axes).
-bool is_possible(const FactorMap& map, const FactorSplit& split, const NodeSharding& taken);
+// A split is possible: its factors are parallel (or one reduction) and stand in front wherever they
+// stand.
+bool is_possible(const FactorMap& map, const FactorSplit& split);
 
 bool is_reduction(const FactorMap& map, const FactorSplit& split);
 
 // All splits along one parallel factor or one reduction, and those that add query groups to
 // key/value groups (g, then (g r) with c units for each g) for `ranks` ranks.
-std::vector<FactorSplit> possible_splits(const FactorMap& map, const NodeSharding& taken,
-                                         int ranks);
+std::vector<FactorSplit> possible_splits(const FactorMap& map, int ranks);
 
-// What a node reads and makes under all its splits.
-Layout input_layout(const FactorMap& map, std::size_t input, const NodeSharding& sharding);
-Layout output_layout(const FactorMap& map, std::size_t output, const NodeSharding& sharding);
+// What a node reads and makes when `split` (null: none) is over `axis`.
+Layout input_layout(const FactorMap& map, std::size_t input, const FactorSplit* split, int axis);
+Layout output_layout(const FactorMap& map, std::size_t output, const FactorSplit* split, int axis);
 
 }  // namespace tutti

@@ -6,8 +6,8 @@
 namespace tutti {
 
 std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,
-                                             const Labels& labels, const NodeSharding& taken,
-                                             int ranks) {
+                                             const Labels& labels, int ranks) {
+  std::optional<FactorSplit> concatenation;
   std::optional<FactorSplit> reduction;
   const auto from_operands =
       [&](const std::vector<Value*>& values,
@@ -16,24 +16,28 @@ std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& 
       const auto label = values[i] == nullptr ? labels.end() : labels.find(values[i]);
       if (label == labels.end()) continue;
       auto split = factor_split_from(map, rows[i], label->second, ranks);
-      if (!split || !is_possible(map, *split, taken)) continue;
-      if (!is_reduction(map, *split)) return split;
-      if (!reduction) reduction = std::move(split);
+      if (!split || !is_possible(map, *split)) continue;
+      if (map.sum_of(split->factors[0]) != nullptr) {
+        if (!concatenation) concatenation = std::move(split);
+      } else if (!is_reduction(map, *split)) {
+        return split;
+      } else if (!reduction) {
+        reduction = std::move(split);
+      }
     }
     return std::nullopt;
   };
   if (auto split = from_operands(node.inputs(), map.inputs)) return split;
   if (auto split = from_operands(node.outputs(), map.outputs)) return split;
-  return reduction;
+  return concatenation ? concatenation : reduction;
 }
 
 namespace {
 
 class LabelSpread {
  public:
-  LabelSpread(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
-              const Sharding& sharding)
-      : graph_(graph), mesh_(mesh), axis_(axis), maps_(maps), sharding_(sharding) {
+  LabelSpread(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps)
+      : mesh_(mesh), axis_(axis), maps_(maps) {
     for (const auto& node : graph.nodes()) nodes_.push_back(node.get());
     graph_outputs_.insert(graph.outputs().begin(), graph.outputs().end());
   }
@@ -51,25 +55,15 @@ class LabelSpread {
   }
 
  private:
-  // The first label stays; a dimension that another axis splits is taken.
+  // The first label stays.
   bool add_label(const Value* value, const Split& split) {
-    const auto other = sharding_.preferred.find(value);
-    if (other != sharding_.preferred.end() && other->second.on_dim(split.dim) != nullptr) {
-      return false;
-    }
     return labels_.emplace(value, split).second;
-  }
-
-  const NodeSharding& taken(const Node& node) const {
-    static const NodeSharding kNone;
-    const auto it = sharding_.nodes.find(&node);
-    return it == sharding_.nodes.end() ? kNone : it->second;
   }
 
   const FactorSplit* follow(const Node& node) {
     const auto it = follows_.find(&node);
     if (it != follows_.end()) return &it->second;
-    auto split = split_from_labels(node, maps_.at(&node), labels_, taken(node), mesh_.size(axis_));
+    auto split = split_from_labels(node, maps_.at(&node), labels_, mesh_.size(axis_));
     if (!split) return nullptr;
     return &follows_.emplace(&node, std::move(*split)).first->second;
   }
@@ -116,17 +110,15 @@ class LabelSpread {
           continue;
         }
         const auto split = factor_split_from(map, map.inputs[i], label, mesh_.size(axis_));
-        if (!split || !is_possible(map, *split, taken(*user))) return false;
+        if (!split || !is_possible(map, *split)) return false;
       }
       return true;
     });
   }
 
-  const Graph& graph_;
   const Mesh& mesh_;
   const int axis_;
   const FactorMaps& maps_;
-  const Sharding& sharding_;
   std::vector<const Node*> nodes_;
   std::set<const Value*> graph_outputs_;
   Labels labels_;
@@ -137,9 +129,8 @@ class LabelSpread {
 }  // namespace
 
 Labels spread_labels(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
-                     const Sharding& sharding,
                      const std::vector<std::pair<const Value*, Split>>& seeds) {
-  LabelSpread spread(graph, mesh, axis, maps, sharding);
+  LabelSpread spread(graph, mesh, axis, maps);
   for (const auto& [value, split] : seeds) spread.seed(value, split);
   return spread.run();
 }

@@ -10,13 +10,44 @@ Split whole_units(const Value& value, int dim, int axis) {
   return Split{dim, axis, value.shape()[static_cast<std::size_t>(dim)], 1};
 }
 
-void seed_cfg(const Graph& graph, int axis, AxisSeeds* seeds) {
-  const auto batch = batch_size(graph);
-  if (!batch) return;
-  for (const Value* input : graph.inputs()) {
-    if (input->rank() == 0 || input->shape()[0] != *batch) continue;
-    seeds->labels.emplace_back(input, whole_units(*input, 0, axis));
+struct Strategy {
+  std::string_view name;
+  std::string_view axis;  // that takes it by default
+  int order;              // in which axes distribute the graph
+  void (*seed)(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);  // may be null
+};
+
+constexpr Strategy kStrategies[] = {
+    {"cfg", "cfg", 1, seed_cfg},
+    {"tensor", "tp", 0, seed_tensor},
+    {"ulysses", "cp", 2, seed_ulysses},
+    {"none", "", 1, nullptr},
+};
+
+const Strategy* find_strategy(std::string_view name) {
+  const auto it = std::find_if(std::begin(kStrategies), std::end(kStrategies),
+                               [&](const Strategy& strategy) { return strategy.name == name; });
+  return it == std::end(kStrategies) ? nullptr : it;
+}
+
+// Null: what the options name is none.
+const Strategy* strategy_for(const CompileOptions& options, int axis) {
+  const std::string& name = options.mesh.axes()[static_cast<std::size_t>(axis)].name;
+  const auto given = options.strategies.find(name);
+  if (given != options.strategies.end()) return find_strategy(given->second);
+  for (const Strategy& strategy : kStrategies) {
+    if (strategy.axis == name) return &strategy;
   }
+  return find_strategy("none");
+}
+
+std::string strategy_names() {
+  std::string text;
+  for (const Strategy& strategy : kStrategies) {
+    const bool is_last = &strategy + 1 == std::end(kStrategies);
+    text += str_cat(text.empty() ? "" : is_last ? " or " : ", ", strategy.name);
+  }
+  return text;
 }
 
 Status check_seed(const Graph& graph, const LayoutSeed& seed) {
@@ -31,6 +62,27 @@ Status check_seed(const Graph& graph, const LayoutSeed& seed) {
                             value->rank(), ") of ", value->type());
   }
   return {};
+}
+
+// What is annotated is also where propagation starts, so that neighbours follow.
+void seed_constraints(const Graph& graph, const CompileOptions& options, int axis,
+                      AxisSeeds* seeds) {
+  const MeshAxis& along = options.mesh.axes()[static_cast<std::size_t>(axis)];
+  for (const LayoutConstraint& constraint : options.constraints) {
+    const Value* value = graph.find_value(constraint.value);
+    if (value == nullptr) continue;
+    const int rank = static_cast<int>(value->rank());
+    for (const ConstraintSplit& split : constraint.splits) {
+      const int dim = split.dim < 0 ? split.dim + rank : split.dim;
+      if (split.axis != along.name || dim < 0 || dim >= rank) continue;
+      Split label = whole_units(*value, dim, axis);
+      if (split.shards != along.size) {
+        label.units = split.shards;
+        label.replicas = static_cast<int>(along.size / split.shards);
+      }
+      seeds->labels.emplace_back(value, std::move(label));
+    }
+  }
 }
 
 }  // namespace
@@ -85,20 +137,48 @@ SymbolMap typical_sizes(const Graph& graph, const CompileOptions& options) {
 }
 
 Result<std::string> strategy_of(const CompileOptions& options, int axis) {
+  const Strategy* strategy = strategy_for(options, axis);
+  if (strategy != nullptr) return std::string(strategy->name);
   const std::string& name = options.mesh.axes()[static_cast<std::size_t>(axis)].name;
-  const auto it = options.strategies.find(name);
-  if (it != options.strategies.end()) {
-    if (it->second == "ulysses" || it->second == "cfg" || it->second == "none") return it->second;
-    return invalid_argument("mesh axis '", name, "': strategy '", it->second,
-                            "' is unknown; expected ulysses, cfg or none");
+  return invalid_argument("mesh axis '", name, "': strategy '", options.strategies.at(name),
+                          "' is unknown; expected ", strategy_names());
+}
+
+std::string usual_axis(std::string_view strategy) {
+  const Strategy* found = find_strategy(strategy);
+  return std::string(found == nullptr || found->axis.empty() ? strategy : found->axis);
+}
+
+std::vector<std::string> usual_axes() {
+  std::vector<std::string> axes;
+  for (const Strategy& strategy : kStrategies) {
+    if (!strategy.axis.empty()) axes.emplace_back(strategy.axis);
   }
-  if (name == "cp") return std::string("ulysses");
-  if (name == "cfg") return std::string("cfg");
-  return std::string("none");
+  return axes;
+}
+
+std::vector<int> distribution_order(const CompileOptions& options) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < static_cast<int>(options.mesh.axes().size()); ++axis) {
+    if (options.mesh.size(axis) > 1) axes.push_back(axis);
+  }
+  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) {
+    return strategy_for(options, a)->order < strategy_for(options, b)->order;
+  });
+  return axes;
+}
+
+void seed_cfg(const Graph& graph, const Mesh& /*mesh*/, int axis, AxisSeeds* seeds) {
+  const auto batch = batch_size(graph);
+  if (!batch) return;
+  for (const Value* input : graph.inputs()) {
+    if (input->rank() == 0 || input->shape()[0] != *batch) continue;
+    seeds->labels.emplace_back(input, whole_units(*input, 0, axis));
+  }
 }
 
 Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& options, int axis) {
-  TUTTI_ASSIGN_OR_RETURN(const std::string strategy, strategy_of(options, axis));
+  TUTTI_RETURN_IF_ERROR(strategy_of(options, axis));
   AxisSeeds seeds;
   for (const LayoutSeed& seed : options.seeds) {
     if (options.mesh.find(seed.axis) != axis) continue;
@@ -106,13 +186,17 @@ Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& optio
     const Value* value = graph.find_value(seed.value);
     seeds.labels.emplace_back(value, whole_units(*value, seed.dim, axis));
   }
-  if (strategy == "ulysses") seed_ulysses(graph, options.mesh, axis, &seeds);
-  if (strategy == "cfg") seed_cfg(graph, axis, &seeds);
+  seed_constraints(graph, options, axis, &seeds);
+  const Strategy& strategy = *strategy_for(options, axis);
+  if (strategy.seed != nullptr) strategy.seed(graph, options.mesh, axis, &seeds);
   return seeds;
 }
 
 Status check_options(const Graph& graph, const CompileOptions& options) {
   if (options.registry == nullptr) return internal_error("compile options without a registry");
+  if (options.auto_ranks > 0 && !(options.seeds.empty() && options.strategies.empty())) {
+    return invalid_argument("an automatic mesh takes neither seeds nor strategies of axes");
+  }
   for (const auto& [axis, strategy] : options.strategies) {
     if (options.mesh.find(axis) < 0) {
       return invalid_argument("strategy '", strategy, "' is for mesh axis '", axis,

@@ -13,13 +13,36 @@ struct AxisSeeds {
   std::vector<std::pair<const Value*, Split>> labels;  // in order; earlier ones win
   // Attentions that exchange tokens for heads when their keys turn out to be split along tokens.
   std::set<const Node*> prefer_heads;
+  // Nodes with a weight of which each rank should hold a piece. Where operands ask for a split of
+  // the weight, no other split or none is considered.
+  std::set<const Node*> split_weights;
 };
 
-// "ulysses", "cfg" or "none"; the error lists them.
+// "tensor", "cfg", "ulysses" or "none"; the error lists them.
 Result<std::string> strategy_of(const CompileOptions& options, int axis);
+
+// The mesh axis that takes `strategy` when nothing else is said: "cp" for "ulysses". The strategy's
+// own name where there is none.
+std::string usual_axis(std::string_view strategy);
+
+// The axes that strategies take by default: cfg, tp, cp, ..: what a mesh may consist of.
+std::vector<std::string> usual_axes();
+
+// Axes with more than one rank, in the order in which they distribute the graph: those whose splits
+// have to be outermost first. Weights are cut by whole heads, then come batch elements and what is
+// seeded by hand, and tokens last, which turn into heads and back inside the pieces of the others.
+// Strategies are known to exist.
+std::vector<int> distribution_order(const CompileOptions& options);
 
 // Seeds of `axis`: those given by hand, then those of its strategy.
 Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& options, int axis);
+
+// Splits weights: of products that feed heads of an attention and of the first products of MLPs by
+// output features, of those that follow by the sum. tensor.cpp.
+void seed_tensor(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);
+
+// Splits the batch.
+void seed_cfg(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);
 
 // Splits tokens: the queries and results of every attention, or, where an attention joins sequences
 // of several sources, each of those by itself and the heads of the joined one.

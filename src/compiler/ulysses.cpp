@@ -1,5 +1,6 @@
 // Ulysses context parallelism: tokens are split everywhere but inside attentions, which take heads.
 #include <algorithm>
+#include <map>
 
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
@@ -15,6 +16,13 @@ bool is_light(const Node& node) {
   static const std::set<std::string, std::less<>> kTypes = {
       "Transpose", "Reshape", "Slice", "Split", "Concat", "RMSNormalization", "LayerNormalization"};
   return node.op().is_pointwise || kTypes.contains(node.type());
+}
+
+bool is_cut_along(const Node& node, int dim) {
+  if (node.type() == "Split") return node.attr_int("axis") == dim;
+  if (node.type() != "Slice") return false;
+  const auto axes = node.attr_ints("axes");
+  return std::find(axes.begin(), axes.end(), dim) != axes.end();
 }
 
 int dimension_of_factor(const DimFactors& operand, int factor) {
@@ -72,10 +80,7 @@ void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim
   if (!seen->insert(at).second) return;
   for (const Node* node : at.first->users()) {
     if (!is_light(*node)) continue;
-    const bool is_slice = node->type() == "Slice";
-    const auto axes = node->attr_ints("axes");
-    if ((is_slice && std::find(axes.begin(), axes.end(), at.second) != axes.end()) ||
-        (node->type() == "Split" && node->attr_int("axis") == at.second)) {
+    if (is_cut_along(*node, at.second)) {
       for (const Value* output : node->outputs()) cut->emplace_back(output, at.second);
       continue;
     }
@@ -112,6 +117,61 @@ std::optional<Dim> head_units(const Node& attention, int ranks) {
   return std::nullopt;
 }
 
+// Looks for the concatenation of sequences that a token dimension comes from, however far back.
+class SequenceFinder {
+ public:
+  // Sizes of its operands, in order; empty when there is none, or when nothing has mixed the tokens
+  // of any operand yet: then one split of the whole is simpler and computes little twice.
+  std::vector<Dim> segments_of(const TokenDim& at) {
+    const Node* concat = find(at);
+    std::vector<Dim> sizes;
+    if (concat == nullptr) return sizes;
+    const auto dim = static_cast<std::size_t>(concat->attr_int("axis"));
+    const bool is_mixed =
+        std::any_of(concat->inputs().begin(), concat->inputs().end(),
+                    [&](const Value* input) { return depends_on_attention(input); });
+    if (!is_mixed) return sizes;
+    for (const Value* input : concat->inputs()) sizes.push_back(input->shape()[dim]);
+    return sizes;
+  }
+
+ private:
+  const Node* find(const TokenDim& at) {
+    const auto [known, is_new] = concats_.emplace(at, nullptr);
+    const Node* node = at.first->producer();
+    if (!is_new || node == nullptr) return known->second;
+    if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
+      return concats_[at] = node;
+    }
+    const FactorMap map = factors_of(*node);
+    const auto output = static_cast<std::size_t>(at.first->producer_output());
+    const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
+    if (factors.size() != 1) return nullptr;
+    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+      if (node->input(i) == nullptr) continue;
+      const int dim = dimension_of_factor(map.inputs[i], factors[0]);
+      if (dim < 0) continue;
+      if (const Node* found = find({node->input(i), dim})) return concats_[at] = found;
+    }
+    return nullptr;
+  }
+
+  bool depends_on_attention(const Value* value) {
+    const auto [known, is_new] = depends_.emplace(value, false);
+    const Node* node = value->producer();
+    if (!is_new || node == nullptr) return known->second;
+    const bool depends =
+        node->type() == "Attention" ||
+        std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Value* input) {
+          return input != nullptr && depends_on_attention(input);
+        });
+    return depends_[value] = depends;
+  }
+
+  std::map<TokenDim, const Node*> concats_;
+  std::map<const Value*, bool> depends_;
+};
+
 bool is_single(const TokenDim& at) {
   return at.first->shape()[static_cast<std::size_t>(at.second)].is(1);
 }
@@ -141,11 +201,12 @@ bool is_over_batch(const Node& attention, std::int64_t longest) {
 }  // namespace
 
 void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
-  const auto seed_tokens = [&](const TokenDim& at) {
+  const auto seed_tokens = [&](const TokenDim& at, std::vector<Dim> segments = {}) {
     const Dim& size = at.first->shape()[static_cast<std::size_t>(at.second)];
-    seeds->labels.emplace_back(at.first, Split{at.second, axis, size, 1});
+    seeds->labels.emplace_back(at.first, Split{at.second, axis, size, 1, std::move(segments)});
   };
   const std::int64_t longest = longest_sequence(graph);
+  SequenceFinder sequences;
   for (const auto& node : graph.nodes()) {
     if (node->type() != "Attention" || is_over_batch(*node, longest)) continue;
     const int tokens = token_dimension(*node);
@@ -160,12 +221,18 @@ void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* see
       // Each sequence is split by itself; the join happens over whole sequences and split heads.
       search.from(key);
       search.from({node->input(2), tokens});
-      std::vector<TokenDim> sequences = search.joined();
+      std::vector<TokenDim> joined = search.joined();
       std::set<TokenDim> seen;
-      find_cut(output, &seen, &sequences);
-      for (const TokenDim& sequence : sequences) seed_tokens(sequence);
-      seeds->labels.emplace_back(query.first, Split{3 - tokens, axis, *units, 1});
-      seeds->labels.emplace_back(output.first, Split{3 - tokens, axis, *units, 1});
+      find_cut(output, &seen, &joined);
+      for (const TokenDim& sequence : joined) seed_tokens(sequence);
+      const Dim& groups = key.first->shape()[static_cast<std::size_t>(3 - tokens)];
+      const auto copies = static_cast<int>(floor_div(*units, groups).constant());
+      for (const Value* value : {node->input(0), node->output()}) {
+        seeds->labels.emplace_back(value, Split{3 - tokens, axis, *units, 1});
+      }
+      for (const Value* value : {node->input(1), node->input(2)}) {
+        seeds->labels.emplace_back(value, Split{3 - tokens, axis, groups, copies});
+      }
       continue;
     }
     JoinSearch context;
@@ -183,8 +250,9 @@ void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* see
       }
       seeds->prefer_heads.insert(node.get());
     }
-    seed_tokens(query);
-    seed_tokens(output);
+    const std::vector<Dim> segments = sequences.segments_of(query);
+    seed_tokens(query, segments);
+    seed_tokens(output, segments);
     // Self-attention. Short contexts of another length are better gathered.
     const auto at = static_cast<std::size_t>(tokens);
     if (key.first->shape()[at] == query.first->shape()[at]) {

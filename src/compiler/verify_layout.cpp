@@ -15,6 +15,7 @@ struct Assignment {
   std::vector<int> factors;
   Dim units;
   Dim copies;
+  std::vector<Dim> segments = {};  // cut each by itself
 };
 
 class Verifier {
@@ -73,18 +74,29 @@ class Verifier {
         return internal_error("'", value.name(), "' of size ", size, " along dimension ", split.dim,
                               " does not consist of ", split.units, " units");
       }
-      size = *unit * part(split.units * Dim(split.replicas), mesh_.size(split.axis),
-                          mesh_.rank_symbol(split.axis));
+      size = *unit * held_units(split);
     }
     if (value.dtype() == layout->global.dtype && value.shape() == expected) return {};
     return internal_error("'", value.name(), "' is ", value.type(), " on a rank, expected ",
                           expected, " for layout ", text(*layout));
   }
 
+  // Units of a piece, copies counted.
+  Dim held_units(const Split& split) const {
+    const int ranks = mesh_.size(split.axis);
+    const Dim rank = mesh_.rank_symbol(split.axis);
+    if (split.segments.empty()) return part(split.units * Dim(split.replicas), ranks, rank);
+    Dim held = 0;
+    for (const Dim& segment : split.segments) held = held + part(segment, ranks, rank);
+    return held;
+  }
+
   Status check_node(const Node& node) const {
     for (const Value* output : node.outputs()) TUTTI_RETURN_IF_ERROR(check_type(*output));
-    if (node.type() == "ShardSlice" || node.op().is_exchange) return check_exchange(node);
-    return check_work(node);
+    // Exchanges of the axes before are work like any other.
+    const bool is_conversion =
+        !model_.origins.contains(&node) && (node.type() == "ShardSlice" || node.op().is_exchange);
+    return is_conversion ? check_exchange(node) : check_work(node);
   }
 
   // --- Exchanges: each changes the layout of its operands along one axis.
@@ -189,6 +201,11 @@ class Verifier {
       if (split == nullptr || !explanations.empty()) continue;
       cause = operands[i];
       if (!has_rule) break;
+      const auto& holder = rows[i][static_cast<std::size_t>(split->dim)];
+      if (!holder.empty() && !split->segments.empty()) {
+        explanations.push_back({{holder[0]}, split->units, Dim(1), split->segments});
+        continue;
+      }
       std::vector<int> prefix;
       for (const int factor : rows[i][static_cast<std::size_t>(split->dim)]) {
         prefix.push_back(factor);
@@ -201,6 +218,7 @@ class Verifier {
       }
     }
     if (cause == nullptr) return {};
+    if (follows_a_sum(map, axis, operands, rows, num_inputs)) return {};
     for (const Assignment& assignment : explanations) {
       if (!explains(map, assignment, axis, operands, rows, num_inputs)) continue;
       for (const int factor : assignment.factors) {
@@ -244,7 +262,8 @@ class Verifier {
   }
 
   bool is_even(const Split& split) const {
-    return split.replicas == 1 && exact_div(split.units, Dim(mesh_.size(split.axis)));
+    return split.replicas == 1 && split.segments.empty() &&
+           exact_div(split.units, Dim(mesh_.size(split.axis)));
   }
 
   static bool is_partial(const ValueLayout& value, int axis) {
@@ -291,12 +310,82 @@ class Verifier {
     return true;
   }
 
+  // Every operand holds the whole of one sum, cut in segments, or a part of it, cut by itself.
+  bool follows_a_sum(const FactorMap& map, int axis,
+                     const std::vector<const ValueLayout*>& operands,
+                     const std::vector<DimFactors>& rows, std::size_t num_inputs) const {
+    return std::any_of(map.sums.begin(), map.sums.end(), [&](const FactorSum& sum) {
+      const std::vector<Dim>* segments = nullptr;  // of the whole, which always is an operand
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        const Split* split = operands[i] == nullptr ? nullptr : operands[i]->layout.on_axis(axis);
+        if (split != nullptr && holds_at(rows[i], split->dim, sum.whole)) {
+          segments = &split->segments;
+        }
+      }
+      if (segments == nullptr || segments->empty()) return false;
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        if (operands[i] == nullptr) continue;
+        if (is_partial(*operands[i], axis)) return false;
+        const Split* split = operands[i]->layout.on_axis(axis);
+        if (split == nullptr) {
+          const bool is_outside =
+              std::none_of(rows[i].begin(), rows[i].end(), [&](const auto& dim) {
+                return std::find(dim.begin(), dim.end(), sum.whole) != dim.end() ||
+                       std::any_of(sum.parts.begin(), sum.parts.end(), [&](int p) {
+                         return std::find(dim.begin(), dim.end(), p) != dim.end();
+                       });
+              });
+          if (!is_outside || i >= num_inputs) return false;
+          continue;
+        }
+        if (split->replicas != 1) return false;
+        if (holds_at(rows[i], split->dim, sum.whole)) {
+          if (split->segments != *segments) return false;
+        } else if (!is_cut_part(map, sum, *segments, rows[i], *split)) {
+          return false;
+        }
+      }
+      return true;
+    });
+  }
+
+  static bool holds_at(const DimFactors& row, int dim, int factor) {
+    const std::vector<int>& factors = row[static_cast<std::size_t>(dim)];
+    return factors.size() == 1 && factors[0] == factor;
+  }
+
+  // The split is that of the part which the dimension holds: its run of the segments.
+  bool is_cut_part(const FactorMap& map, const FactorSum& sum, const std::vector<Dim>& segments,
+                   const DimFactors& row, const Split& split) const {
+    std::size_t next = 0;
+    for (const int part : sum.parts) {
+      const Dim& size = map.factors[static_cast<std::size_t>(part)].size;
+      std::vector<Dim> run;
+      Dim covered = 0;
+      while (covered != size && next < segments.size()) {
+        covered = covered + segments[next];
+        run.push_back(segments[next++]);
+      }
+      if (covered != size) return false;
+      if (!holds_at(row, split.dim, part)) continue;
+      if (run.size() > 1) return split.segments == run && split.units == size;
+      return split.segments.empty() &&
+             (split.units == size ||
+              (is_even(split) && exact_div(size, Dim(mesh_.size(split.axis)))));
+    }
+    return false;
+  }
+
   // A rank's piece of a dimension that holds the first `held` factors covers its share of the work.
   bool pieces_agree(const FactorMap& map, const Assignment& assignment, std::size_t held,
                     const Split& split) const {
     const std::vector<int> prefix(assignment.factors.begin(),
                                   assignment.factors.begin() + static_cast<std::ptrdiff_t>(held));
     const Dim size = size_of(map, prefix);
+    if (!assignment.segments.empty() || !split.segments.empty()) {
+      return split.segments == assignment.segments && split.units == assignment.units &&
+             split.units == size;
+    }
     if (exact_div(size, assignment.units)) {
       if (split.units == assignment.units && Dim(split.replicas) == assignment.copies) return true;
       const Dim ranks(mesh_.size(split.axis));

@@ -1,5 +1,7 @@
 #include "graph/factor_map.h"
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
 
@@ -26,6 +28,20 @@ std::string operand_text(const FactorMap& map, const DimFactors& dims) {
 int FactorMap::add(std::string name, Dim size, FactorRole role) {
   factors.push_back({std::move(name), std::move(size), role});
   return static_cast<int>(factors.size()) - 1;
+}
+
+const FactorSum* FactorMap::sum_of(int factor) const {
+  for (const FactorSum& sum : sums) {
+    if (sum.whole == factor) return &sum;
+  }
+  return nullptr;
+}
+
+const FactorSum* FactorMap::sum_with(int part) const {
+  for (const FactorSum& sum : sums) {
+    if (std::find(sum.parts.begin(), sum.parts.end(), part) != sum.parts.end()) return &sum;
+  }
+  return nullptr;
 }
 
 std::string FactorMap::to_string() const {

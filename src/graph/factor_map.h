@@ -29,10 +29,23 @@ struct Factor {
 // broadcast along a factor of the node.
 using DimFactors = std::vector<std::vector<int>>;
 
+// Factor `whole` is the concatenation of `parts`, in this order. It can be split by splitting each
+// part by itself, and in no other way. A part may stand in no operand: a slice leaves it out.
+struct FactorSum {
+  int whole = 0;
+  std::vector<int> parts;
+};
+
 struct FactorMap {
   std::vector<Factor> factors;
   std::vector<DimFactors> inputs;   // one for each input of the node (empty for an absent one)
   std::vector<DimFactors> outputs;  // one for each output
+
+  std::vector<FactorSum> sums;
+
+  // The sum that a factor is the whole of, or a part of; null: none.
+  const FactorSum* sum_of(int factor) const;
+  const FactorSum* sum_with(int part) const;
 
   int add(std::string name, Dim size, FactorRole role = FactorRole::kParallel);
   std::string to_string() const;  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole

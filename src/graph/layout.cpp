@@ -3,6 +3,22 @@
 #include <algorithm>
 
 namespace tutti {
+namespace {
+
+Dim piece_size(const Dim& size, const Split& split, const Mesh& mesh) {
+  return floor_div(size, split.units) * piece_units(split, mesh);
+}
+
+}  // namespace
+
+Dim piece_units(const Split& split, const Mesh& mesh) {
+  const int ranks = mesh.size(split.axis);
+  const Dim rank = mesh.rank_symbol(split.axis);
+  if (split.segments.empty()) return part(split.units * Dim(split.replicas), ranks, rank);
+  Dim sum = 0;
+  for (const Dim& segment : split.segments) sum = sum + part(segment, ranks, rank);
+  return sum;
+}
 
 const Split* Layout::on_axis(int axis) const {
   for (const Split& split : splits) {
@@ -11,18 +27,9 @@ const Split* Layout::on_axis(int axis) const {
   return nullptr;
 }
 
-const Split* Layout::on_dim(int dim) const {
-  for (const Split& split : splits) {
-    if (split.dim == dim) return &split;
-  }
-  return nullptr;
-}
-
 void Layout::set(Split split) {
   std::erase_if(splits, [&](const Split& old) { return old.axis == split.axis; });
   splits.push_back(std::move(split));
-  std::sort(splits.begin(), splits.end(),
-            [](const Split& a, const Split& b) { return a.axis < b.axis; });
 }
 
 void Layout::remove_axis(int axis) {
@@ -39,13 +46,22 @@ std::string Layout::to_string(const Shape& shape, const Mesh& mesh) const {
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (i > 0) text += ", ";
     text += shape[i].to_string();
-    const Split* split = on_dim(static_cast<int>(i));
-    if (split == nullptr) continue;
-    text += str_cat("/", mesh.axes()[static_cast<std::size_t>(split->axis)].name);
-    if (split->units != shape[i] || split->replicas != 1) {
-      text += str_cat("(units ", split->units);
-      if (split->replicas != 1) text += str_cat(", x", split->replicas);
-      text += ")";
+    Dim size = shape[i];
+    for (const Split& split : splits) {
+      if (split.dim != static_cast<int>(i)) continue;
+      text += str_cat("/", mesh.axes()[static_cast<std::size_t>(split.axis)].name);
+      if (!split.segments.empty()) {
+        text += "(";
+        for (const Dim& segment : split.segments) {
+          text += str_cat(&segment == &split.segments[0] ? "" : " | ", segment);
+        }
+        text += ")";
+      } else if (split.units != size || split.replicas != 1) {
+        text += str_cat("(units ", split.units);
+        if (split.replicas != 1) text += str_cat(", x", split.replicas);
+        text += ")";
+      }
+      size = piece_size(size, split, mesh);
     }
   }
   return text + "]";
@@ -55,9 +71,7 @@ Shape local_shape(const Shape& shape, const Layout& layout, const Mesh& mesh) {
   Shape local = shape;
   for (const Split& split : layout.splits) {
     Dim& dim = local[static_cast<std::size_t>(split.dim)];
-    const Dim unit = floor_div(dim, split.units);
-    dim = unit * part(split.units * Dim(split.replicas), mesh.size(split.axis),
-                      mesh.rank_symbol(split.axis));
+    dim = piece_size(dim, split, mesh);
   }
   return local;
 }

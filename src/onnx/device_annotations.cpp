@@ -52,7 +52,7 @@ Result<DeviceAnnotations> read_device_annotations(const onnx::ModelProto& model)
   for (const onnx::NodeProto& node : model.graph().node()) {
     for (const onnx::NodeDeviceConfigurationProto& proto : node.device_configurations()) {
       NodePlacement placement;
-      placement.node = node.name();
+      placement.node = node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
       placement.configuration = proto.configuration_id();
       const std::string context = str_cat("device configuration of node '", node.name(), "'");
       if (std::none_of(known.begin(), known.end(), [&](const DeviceConfiguration& configuration) {

@@ -35,14 +35,14 @@ struct ShardedDim {
 
 struct ShardingSpec {
   std::string tensor;
-  std::vector<std::int64_t> devices;  // device or group numbers (negative numbers name groups)
+  std::vector<std::int64_t> devices;  // device numbers, or keys of `groups`
   std::map<std::int64_t, std::vector<std::int64_t>> groups;
   std::vector<ShardedDim> dims;
 };
 
 // How one node runs under one configuration.
 struct NodePlacement {
-  std::string node;
+  std::string node;  // its first output where it has no name, as in messages
   std::string configuration;
   std::optional<std::int64_t> pipeline_stage;
   std::vector<ShardingSpec> shardings;

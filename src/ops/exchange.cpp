@@ -2,6 +2,7 @@
 // operator lowers to them.
 #include <algorithm>
 
+#include "ops/common.h"
 #include "ops/families.h"
 
 namespace tutti {
@@ -162,6 +163,59 @@ Result<std::vector<TensorType>> infer_reduce_scatter(const Node& node, int num_o
   return infer_shard_slice(node, num_outputs);
 }
 
+// --- Layout rules: along another mesh axis, an exchange works on pieces of what it leaves alone.
+// ---
+
+// Operands that travel together are split together, along dimensions that are the same in all and
+// that none of them moves.
+template <class F>
+FactorMap factors_except(const Node& node, F&& is_moved) {
+  FactorMap map = empty_factors(node);
+  const Shape& first = node.input(0)->shape();
+  const auto is_shared = [&](std::size_t d) {
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+      const Shape& shape = node.input(i)->shape();
+      if (shape.size() != first.size() || shape[d] != first[d]) return false;
+      if (is_moved(i, static_cast<std::int64_t>(d))) return false;
+    }
+    return true;
+  };
+  for (std::size_t d = 0; d < first.size(); ++d) {
+    if (first[d].is(1) || !is_shared(d)) continue;
+    const int factor = map.add(factor_name(d), first[d]);
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+      map.inputs[i][d] = map.outputs[i][d] = {factor};
+    }
+  }
+  const auto add_whole = [&map](const Value& value, DimFactors* row) {
+    for (std::size_t d = 0; d < row->size(); ++d) {
+      if (!(*row)[d].empty() || value.shape()[d].is(1)) continue;
+      (*row)[d] = {map.add("w", value.shape()[d], FactorRole::kWhole)};
+    }
+  };
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    add_whole(*node.input(i), &map.inputs[i]);
+    add_whole(*node.output(i), &map.outputs[i]);
+  }
+  return map;
+}
+
+FactorMap cut_factors(const Node& node) {
+  const std::int64_t dim = node.attr_int("dim");
+  return factors_except(node, [dim](std::size_t, std::int64_t d) { return d == dim; });
+}
+
+FactorMap all_reduce_factors(const Node& node) {
+  return factors_except(node, [](std::size_t, std::int64_t) { return false; });
+}
+
+FactorMap all_to_all_factors(const Node& node) {
+  const auto from_dims = node.attr_ints("from_dims");
+  const auto to_dims = node.attr_ints("to_dims");
+  return factors_except(
+      node, [&](std::size_t i, std::int64_t d) { return from_dims[i] == d || to_dims[i] == d; });
+}
+
 Dim no_flops(const Node&) { return 0; }
 
 // One addition an element and rank beyond the first.
@@ -190,12 +244,14 @@ void register_exchange_ops(OpRegistry* ops, LoweringRegistry* /*lowerings*/) {
 
   OpDef shard_slice = exchange("ShardSlice", {dim, units, replicas});
   shard_slice.infer = infer_shard_slice;
+  shard_slice.factors = cut_factors;
   shard_slice.is_exchange = false;  // local: no other rank takes part
   ops->add(std::move(shard_slice));
 
   OpDef all_gather =
       exchange("AllGather", {dim, units, replicas, {"size", AttributeKind::kDims, true}});
   all_gather.infer = infer_all_gather;
+  all_gather.factors = cut_factors;
   all_gather.max_inputs = kVariadic;
   all_gather.num_outputs = kVariadic;
   ops->add(std::move(all_gather));
@@ -208,17 +264,20 @@ void register_exchange_ops(OpRegistry* ops, LoweringRegistry* /*lowerings*/) {
                                            {"to_replicas", AttributeKind::kInts, true},
                                            {"sizes", AttributeKind::kDims, true}});
   all_to_all.infer = infer_all_to_all;
+  all_to_all.factors = all_to_all_factors;
   all_to_all.max_inputs = kVariadic;
   all_to_all.num_outputs = kVariadic;
   ops->add(std::move(all_to_all));
 
   OpDef all_reduce = exchange("AllReduce", {op});
   all_reduce.infer = infer_all_reduce;
+  all_reduce.factors = all_reduce_factors;
   all_reduce.flops = reduce_flops;
   ops->add(std::move(all_reduce));
 
   OpDef reduce_scatter = exchange("ReduceScatter", {op, dim, units});
   reduce_scatter.infer = infer_reduce_scatter;
+  reduce_scatter.factors = cut_factors;
   reduce_scatter.flops = reduce_flops;
   ops->add(std::move(reduce_scatter));
 }

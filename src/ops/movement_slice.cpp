@@ -80,8 +80,34 @@ std::optional<std::vector<Dim>> sliced_elements(const Node& node) {
   return out;
 }
 
+// A part of a sum; parts of size 1 have a factor, too, since a sum lists all of its parts.
+int add_part(FactorMap* map, const std::string& name, const Dim& size, std::vector<int>* dim) {
+  const int factor = map->add(name, size, FactorRole::kWhole);
+  if (dim != nullptr) *dim = {factor};
+  return factor;
+}
+
+// The sliced dimension is what is cut off in front, what stays and what is cut off behind.
+void add_slice_sum(const Node& node, std::size_t i, FactorMap* map) {
+  const auto dim = static_cast<std::size_t>(node.attr_ints("axes")[i]);
+  const auto steps = node.attr_ints("steps");
+  const Dim& size = node.input(0)->shape()[dim];
+  const Dim start = node.attr_dims("starts")[i];
+  const Dim end = node.attr_dims("ends")[i];
+  if ((!steps.empty() && steps[i] != 1) || size.is(1) || end - start == size) return;
+  FactorSum sum;
+  sum.whole = map->inputs[0][dim][0];
+  if (!start.is(0)) sum.parts.push_back(add_part(map, "front", start, nullptr));
+  sum.parts.push_back(add_part(map, "kept", end - start, &map->outputs[0][dim]));
+  if (end != size) sum.parts.push_back(add_part(map, "back", size - end, nullptr));
+  map->sums.push_back(std::move(sum));
+}
+
 FactorMap factors_of_slice(const Node& node) {
-  return along_axes_factors(node, node.attr_ints("axes"));
+  const Axes axes = node.attr_ints("axes");
+  FactorMap map = along_axes_factors(node, axes);
+  for (std::size_t i = 0; i < axes.size(); ++i) add_slice_sum(node, i, &map);
+  return map;
 }
 
 struct Range {
@@ -178,8 +204,18 @@ Result<std::vector<TensorType>> infer_split(const Node& node, int num_outputs) {
   return types;
 }
 
-FactorMap factors_along_axis(const Node& node) {
-  return along_axes_factors(node, {node.attr_int("axis")});
+FactorMap factors_of_split(const Node& node) {
+  FactorMap map = along_axes_factors(node, {node.attr_int("axis")});
+  const auto axis = static_cast<std::size_t>(node.attr_int("axis"));
+  if (map.inputs[0][axis].empty() || node.outputs().size() < 2) return map;
+  FactorSum sum;
+  sum.whole = map.inputs[0][axis][0];
+  for (std::size_t o = 0; o < node.outputs().size(); ++o) {
+    const Dim& size = node.output(o)->shape()[axis];
+    sum.parts.push_back(add_part(&map, str_cat("part", o), size, &map.outputs[o][axis]));
+  }
+  map.sums.push_back(std::move(sum));
+  return map;
 }
 
 Status lower_split(LoweringContext& c) {
@@ -261,12 +297,12 @@ FactorMap factors_of_concat(const Node& node) {
   const auto axis = static_cast<std::size_t>(node.attr_int("axis"));
   const Shape& shape = node.output()->shape();
   map.outputs[0] = add_factors(&map, shape, {static_cast<std::int64_t>(axis)});
+  FactorSum sum;
   for (std::size_t i = 0; i < node.inputs().size(); ++i) {
     const Shape& input = node.input(i)->shape();
     for (std::size_t d = 0; d < shape.size(); ++d) {
       if (d == axis) {
-        if (input[d].is(1)) continue;
-        map.inputs[i][d] = {map.add(str_cat("i", i), input[d], FactorRole::kWhole)};
+        sum.parts.push_back(add_part(&map, str_cat("i", i), input[d], &map.inputs[i][d]));
       } else {
         map.inputs[i][d] = map.outputs[0][d];
         // Sizes that are equal only once they are bound: no one knows how pieces would line up.
@@ -275,6 +311,10 @@ FactorMap factors_of_concat(const Node& node) {
         }
       }
     }
+  }
+  if (node.inputs().size() > 1 && !map.outputs[0][axis].empty()) {
+    sum.whole = map.outputs[0][axis][0];
+    map.sums.push_back(std::move(sum));
   }
   return map;
 }
@@ -456,7 +496,7 @@ void register_slice_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
   split.num_outputs = kVariadic;
   split.attributes = {{"axis", AttributeKind::kInt, true}, {"sizes", AttributeKind::kDims, true}};
   split.infer = infer_split;
-  split.factors = factors_along_axis;
+  split.factors = factors_of_split;
   ops->add(std::move(split));
 
   OpDef concat;

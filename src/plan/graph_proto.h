@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "graph/graph.h"
+#include "graph/layout.h"
 #include "graph/op_def.h"
 #include "onnx/external_data.h"
 #include "plan/data_writer.h"
@@ -19,10 +20,16 @@ class ValueInfoProto;
 
 namespace tutti {
 
-// Large constants go to `data`, which stands in the file as `data_name`. Errors: a value whose type
-// inference does not confirm, or whose sizes do not read back from their text.
-Status graph_to_proto(const Graph& graph, DataWriter* data, const std::string& data_name,
-                      onnx::GraphProto* proto);
+struct GraphTarget {
+  DataWriter* data = nullptr;  // for large constants
+  std::string data_name;       // what it is called in the file
+  const Mesh& mesh;
+  const LayoutTable& layouts;  // written as annotations of nodes
+};
+
+// Errors: a value whose type inference does not confirm, or whose sizes do not read back from their
+// text.
+Status graph_to_proto(const Graph& graph, const GraphTarget& target, onnx::GraphProto* proto);
 
 void value_to_proto(const std::string& name, const TensorType& type, onnx::ValueInfoProto* proto);
 

@@ -6,6 +6,7 @@
 #include "onnx/type_proto.h"
 #include "plan/graph_proto.h"
 #include "plan/plan_names.h"
+#include "plan/sharding_to_proto.h"
 
 namespace tutti {
 namespace {
@@ -23,8 +24,7 @@ Status check_size_text(const Dim& dim) {
 
 class GraphWriter {
  public:
-  GraphWriter(DataWriter* data, const std::string& data_name)
-      : data_(data), data_name_(data_name) {}
+  explicit GraphWriter(const GraphTarget& target) : target_(target) {}
 
   Status write(const Graph& graph, onnx::GraphProto* proto) {
     proto->set_name(graph.name.empty() ? kNoGraphName : graph.name);
@@ -70,14 +70,14 @@ class GraphWriter {
     }
     proto->set_data_type(dtype_to_onnx(tensor.dtype()));
     for (const std::int64_t size : tensor.dims()) proto->add_dims(size);
-    TUTTI_ASSIGN_OR_RETURN(const std::uint64_t offset, data_->add(tensor));
+    TUTTI_ASSIGN_OR_RETURN(const std::uint64_t offset, target_.data->add(tensor));
     proto->set_data_location(onnx::TensorProto::EXTERNAL);
     const auto add = [&](const char* key, std::string value) {
       onnx::StringStringEntryProto* entry = proto->add_external_data();
       entry->set_key(key);
       entry->set_value(std::move(value));
     };
-    add("location", data_name_);
+    add("location", target_.data_name);
     add("offset", std::to_string(offset));
     add("length", std::to_string(tensor.byte_size()));
     return Status();
@@ -103,6 +103,7 @@ class GraphWriter {
       proto->add_output(output.name());
       TUTTI_RETURN_IF_ERROR(write_value(output, graph->add_value_info()));
     }
+    shardings_to_proto(node, target_.layouts, target_.mesh, proto);
     for (const auto& [name, attribute] : node.attributes()) {
       onnx::AttributeProto* out = proto->add_attribute();
       out->set_name(name);
@@ -167,8 +168,7 @@ class GraphWriter {
     return write(*graph, out->mutable_g());
   }
 
-  DataWriter* data_;
-  const std::string& data_name_;
+  const GraphTarget& target_;
 };
 
 }  // namespace
@@ -178,9 +178,8 @@ void value_to_proto(const std::string& name, const TensorType& type, onnx::Value
   type_to_proto(type, proto->mutable_type());
 }
 
-Status graph_to_proto(const Graph& graph, DataWriter* data, const std::string& data_name,
-                      onnx::GraphProto* proto) {
-  return GraphWriter(data, data_name).write(graph, proto);
+Status graph_to_proto(const Graph& graph, const GraphTarget& target, onnx::GraphProto* proto) {
+  return GraphWriter(target).write(graph, proto);
 }
 
 }  // namespace tutti

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "graph/graph.h"
+#include "graph/layout.h"
 #include "graph/mesh.h"
 #include "graph/op_def.h"
 #include "tutti/version.h"
@@ -58,6 +59,9 @@ struct Plan {
   std::vector<std::string> invariant_inputs;
   std::map<std::string, DimRange> dims;  // by symbol
   std::vector<PlanExchange> exchanges;
+  // Of values of both graphs, for the annotations that writing puts at every node. Reading leaves
+  // it empty: what runs depends on shapes and exchanges alone.
+  LayoutTable layouts;
   std::string strategy;
   std::string source_hash;
   std::string compiler_version = TUTTI_VERSION;

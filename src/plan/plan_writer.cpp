@@ -9,13 +9,13 @@
 #include "plan/plan_metadata.h"
 #include "plan/plan_names.h"
 #include "plan/plan_seal.h"
+#include "plan/sharding_to_proto.h"
 
 namespace tutti {
 namespace {
 
 // The hoisted graph stands as the first node; what it makes are values of the main graph.
-Status write_prologue(const Graph& prologue, DataWriter* data, const std::string& data_name,
-                      onnx::GraphProto* main) {
+Status write_prologue(const Graph& prologue, const GraphTarget& target, onnx::GraphProto* main) {
   onnx::NodeProto node;
   node.set_op_type(kPrologueType);
   node.set_domain(kTuttiDomain);
@@ -29,7 +29,7 @@ Status write_prologue(const Graph& prologue, DataWriter* data, const std::string
   onnx::AttributeProto* body = node.add_attribute();
   body->set_name(kPrologueBody);
   body->set_type(onnx::AttributeProto::GRAPH);
-  TUTTI_RETURN_IF_ERROR(graph_to_proto(prologue, data, data_name, body->mutable_g()));
+  TUTTI_RETURN_IF_ERROR(graph_to_proto(prologue, target, body->mutable_g()));
   // Nodes have an order: append, then turn the last into the first.
   *main->add_node() = std::move(node);
   auto* nodes = main->mutable_node();
@@ -63,11 +63,13 @@ Status write(const Plan& plan, const std::string& path) {
   DataWriter data(path + ".data");
   onnx::ModelProto model;
   write_header(&model);
+  mesh_to_proto(plan.mesh, &model);
   onnx::GraphProto* graph = model.mutable_graph();
-  TUTTI_RETURN_IF_ERROR(graph_to_proto(*plan.main, &data, data_name, graph));
+  const GraphTarget target{&data, data_name, plan.mesh, plan.layouts};
+  TUTTI_RETURN_IF_ERROR(graph_to_proto(*plan.main, target, graph));
   write_inputs(plan, graph);
   if (plan.prologue != nullptr) {
-    const Status status = write_prologue(*plan.prologue, &data, data_name, graph);
+    const Status status = write_prologue(*plan.prologue, target, graph);
     if (!status.ok()) return status.with_context("prologue");
   }
   metadata_to_proto(plan, {data.size(), data.digest().to_hex()}, &model);

@@ -99,7 +99,8 @@ Result<Program*> Executor::program_for(Compiled* compiled, const ShapeBinding& s
   }
   TUTTI_ASSIGN_OR_RETURN(
       entry.program, Program::create(*compiled->graph, std::move(symbols), options_.rank, *device_,
-                                     storage, &profile_));
+                                     &constants_, storage, &profile_));
+  weight_bytes_.store(constants_.bytes(), std::memory_order_relaxed);
   entry.last_use = ++uses_;
   TUTTI_RETURN_IF_ERROR(grow_arena(entry.program->arena_bytes()));
   compiled->entries.push_back(std::move(entry));
@@ -183,7 +184,8 @@ Status Executor::run(const RankJob& job) {
 
 RankMemory Executor::memory() const {
   return {options_.rank, arena_bytes_.load(std::memory_order_relaxed),
-          slot_bytes_.load(std::memory_order_relaxed)};
+          slot_bytes_.load(std::memory_order_relaxed),
+          weight_bytes_.load(std::memory_order_relaxed)};
 }
 
 RankProfile Executor::take_profile() {

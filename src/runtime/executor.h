@@ -36,6 +36,7 @@ struct RankMemory {
   int rank = 0;
   std::size_t arena_bytes = 0;
   std::size_t prologue_bytes = 0;  // results kept
+  std::size_t weight_bytes = 0;    // constants, and of those that ranks share this rank's pieces
 };
 
 // Used by one thread at a time; memory() and progress() from any.
@@ -77,7 +78,10 @@ class Executor {
   };
 
   Executor(const Plan& plan, std::unique_ptr<RankDevice> device, ExecutorOptions options)
-      : plan_(plan), device_(std::move(device)), options_(std::move(options)) {}
+      : plan_(plan),
+        device_(std::move(device)),
+        constants_(!device_->is_host_memory()),
+        options_(std::move(options)) {}
 
   Status set_up(Compiled* compiled, const Graph& graph);
   Result<Program*> program_for(Compiled* compiled, const ShapeBinding& shapes);
@@ -87,6 +91,7 @@ class Executor {
 
   const Plan& plan_;
   std::unique_ptr<RankDevice> device_;  // before what its memory and kernels are in
+  RankConstants constants_;
   ExecutorOptions options_;
   Compiled main_;
   Compiled prologue_;
@@ -97,6 +102,7 @@ class Executor {
   RankProfile profile_;
   std::atomic<std::size_t> arena_bytes_{0};
   std::atomic<std::size_t> slot_bytes_{0};
+  std::atomic<std::size_t> weight_bytes_{0};
 };
 
 }  // namespace tutti

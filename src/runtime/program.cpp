@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "graph/rank_constant.h"
+
 namespace tutti {
 namespace {
 
@@ -25,9 +27,10 @@ bool is_idle(const Node& node, const std::vector<TensorDesc>& outputs) {
 }  // namespace
 
 Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap symbols, int rank,
-                                                 RankDevice& device, const StorageOptions& storage,
+                                                 RankDevice& device, RankConstants* constants,
+                                                 const StorageOptions& storage,
                                                  RankProfile* op_rows) {
-  std::unique_ptr<Program> program(new Program(graph, std::move(symbols), rank, device));
+  std::unique_ptr<Program> program(new Program(graph, std::move(symbols), rank, device, constants));
   program->storage_ = storage;
   TUTTI_ASSIGN_OR_RETURN(auto descriptions, describe_values(graph, program->symbols_));
   std::vector<std::size_t> workspaces(graph.nodes().size(), 0);
@@ -59,15 +62,17 @@ Status Program::make_kernels(const std::unordered_map<const Value*, TensorDesc>&
   std::size_t position = 0;
   for (const auto& node : graph_.nodes()) {
     const std::size_t at = position++;
-    if (node->op().is_view) continue;
+    if (node->op().is_view || cuts_constant(*node)) continue;
     Spec spec;
     for (const Value* input : node->inputs()) {
       spec.inputs.push_back(input == nullptr ? TensorDesc() : descriptions.at(input));
-      const bool is_constant = input != nullptr && input->is_constant();
-      spec.constants.push_back(is_constant ? &input->constant() : nullptr);
     }
     for (const Value* output : node->outputs()) spec.outputs.push_back(descriptions.at(output));
     if (is_idle(*node, spec.outputs)) continue;
+    for (const Value* input : node->inputs()) {
+      TUTTI_ASSIGN_OR_RETURN(const Tensor* constant, constant_of(input));
+      spec.constants.push_back(constant);
+    }
     specs_.push_back(std::move(spec));
     const Spec& kept = specs_.back();
     TUTTI_ASSIGN_OR_RETURN(
@@ -88,6 +93,15 @@ Status Program::make_kernels(const std::unordered_map<const Value*, TensorDesc>&
   return {};
 }
 
+Result<const Tensor*> Program::constant_of(const Value* value) {
+  if (value == nullptr || sliced_constant(*value) == nullptr) return nullptr;
+  std::shared_ptr<const Tensor>& held = held_[value];
+  if (held == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(held, constants_->get(*value, symbols_));
+  }
+  return held.get();
+}
+
 // Constants that some kernel or output reads; those that kernels have repacked cost nothing.
 Status Program::place_constants() {
   std::vector<bool> is_read(map_.slots.size(), false);
@@ -101,9 +115,13 @@ Status Program::place_constants() {
   }
   for (const OutputCopy& copy : map_.copies) is_read[static_cast<std::size_t>(copy.slot)] = true;
   for (std::size_t i = 0; i < map_.slots.size(); ++i) {
-    if (map_.slots[i].kind != StorageSlot::Kind::kConstant || !is_read[i]) continue;
-    TUTTI_ASSIGN_OR_RETURN(const void* place,
-                           device_.place_constant(map_.slots[i].constant->constant()));
+    if (map_.slots[i].kind != StorageSlot::Kind::kConstant) continue;
+    if (!is_read[i]) {
+      held_.erase(map_.slots[i].constant);
+      continue;
+    }
+    TUTTI_ASSIGN_OR_RETURN(const Tensor* constant, constant_of(map_.slots[i].constant));
+    TUTTI_ASSIGN_OR_RETURN(const void* place, device_.place_constant(*constant));
     addresses_[i] = const_cast<void*>(place);
   }
   return {};

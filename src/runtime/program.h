@@ -10,6 +10,7 @@
 #include "runtime/backend.h"
 #include "runtime/hooks.h"
 #include "runtime/profile.h"
+#include "runtime/rank_constants.h"
 #include "runtime/storage.h"
 
 namespace tutti {
@@ -34,9 +35,10 @@ class Program {
  public:
   // `symbols` bind sizes and rank coordinates. Operators without a row in
   // `op_rows` get one.
-  // The graph and the device outlive the program. Errors name the node.
+  // The graph, the device and the constants outlive the program. Errors name the node.
   static Result<std::unique_ptr<Program>> create(const Graph& graph, SymbolMap symbols, int rank,
-                                                 RankDevice& device, const StorageOptions& storage,
+                                                 RankDevice& device, RankConstants* constants,
+                                                 const StorageOptions& storage,
                                                  RankProfile* op_rows);
 
   std::size_t arena_bytes() const { return map_.arena_bytes; }
@@ -67,8 +69,16 @@ class Program {
     std::vector<const Tensor*> constants;
   };
 
-  Program(const Graph& graph, SymbolMap symbols, int rank, RankDevice& device)
-      : graph_(graph), symbols_(std::move(symbols)), rank_(rank), device_(device) {}
+  Program(const Graph& graph, SymbolMap symbols, int rank, RankDevice& device,
+          RankConstants* constants)
+      : graph_(graph),
+        symbols_(std::move(symbols)),
+        rank_(rank),
+        device_(device),
+        constants_(constants) {}
+
+  // Null where the value is no constant of this rank.
+  Result<const Tensor*> constant_of(const Value* value);
 
   Status make_kernels(const std::unordered_map<const Value*, TensorDesc>& descriptions,
                       std::vector<std::size_t>* workspaces, RankProfile* op_rows);
@@ -82,6 +92,9 @@ class Program {
   const SymbolMap symbols_;
   const int rank_;
   RankDevice& device_;
+  RankConstants* constants_;
+  // What kernels were made from; afterwards only what they go on reading.
+  std::unordered_map<const Value*, std::shared_ptr<const Tensor>> held_;
   StorageMap map_;
   StorageOptions storage_;
   std::deque<Spec> specs_;

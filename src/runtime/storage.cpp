@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "graph/rank_constant.h"
 #include "plan/memory_plan.h"
 
 namespace tutti {
@@ -20,12 +21,7 @@ class StoragePlanner {
 
   StorageMap plan(const std::vector<std::size_t>& workspaces) {
     add_inputs();
-    for (const Value* constant : graph_.constants()) {
-      StorageSlot slot;
-      slot.kind = StorageSlot::Kind::kConstant;
-      slot.constant = constant;
-      add_slot(constant, slot, 0);
-    }
+    for (const Value* constant : graph_.constants()) add_constant(constant);
     add_nodes();
     add_outputs();
     place(workspaces);
@@ -38,6 +34,13 @@ class StoragePlanner {
     map_.slot_of[value] = static_cast<int>(map_.slots.size());
     map_.slots.push_back(slot);
     lifetimes_.push_back({slot.bytes, time, time});
+  }
+
+  void add_constant(const Value* value) {
+    StorageSlot slot;
+    slot.kind = StorageSlot::Kind::kConstant;
+    slot.constant = value;
+    add_slot(value, slot, 0);
   }
 
   void add_inputs() {
@@ -56,6 +59,8 @@ class StoragePlanner {
       ++time;
       if (node->op().is_view) {
         map_.slot_of[node->output()] = map_.slot_of.at(node->input(0));
+      } else if (cuts_constant(*node)) {
+        add_constant(node->output());
       } else {
         for (const Value* output : node->outputs()) add_slot(output, {}, time);
       }

@@ -15,7 +15,7 @@ struct StorageSlot {
   Kind kind = Kind::kArena;
   std::size_t bytes = 0;
   std::size_t offset = 0;           // kArena
-  const Value* constant = nullptr;  // kConstant
+  const Value* constant = nullptr;  // kConstant: that one, or the piece of one
   int index = 0;                    // kInput, kOutput: which one of the graph
 };
 

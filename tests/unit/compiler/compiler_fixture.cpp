@@ -107,7 +107,10 @@ void CompilerTest::expect_pass(GraphPass pass, std::string_view before, std::str
 }
 
 Partitioned CompilerTest::to_spmd(const Graph& graph, const CompileOptions& options) {
-  auto sharding = propagate_layouts(graph, options);
+  const std::vector<int> axes = distribution_order(options);
+  EXPECT_EQ(axes.size(), 1U) << "one axis at a time";
+  if (axes.size() != 1) return {};
+  auto sharding = propagate_layouts(graph, options, axes[0]);
   EXPECT_TRUE(sharding.ok()) << sharding.status().to_string();
   if (!sharding.ok()) return {};
   auto spmd = partition(graph, *sharding, options);

@@ -33,7 +33,8 @@ class CompilerTest : public ::testing::Test {
   using GraphPass = Status (*)(Graph&, const CompileOptions&);
   void expect_pass(GraphPass pass, std::string_view before, std::string_view after);
 
-  // Propagates, partitions, merges and verifies; the test fails where one of them does.
+  // Propagates, partitions, merges and verifies along the one axis of the mesh; the test fails
+  // where one of them does.
   Partitioned to_spmd(const Graph& graph, const CompileOptions& options);
   CompiledModel compile_text(std::string_view text, const CompileOptions& options);
 

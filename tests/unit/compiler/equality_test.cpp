@@ -86,6 +86,34 @@ TEST_F(EqualityTest, ConstantsFoldedOnTheWay) {
   expect_equal(ToyTransformer(), folding, {{}});
 }
 
+TEST_F(EqualityTest, TensorParallelAloneAndWithTheOtherAxes) {
+  cpu::CpuEvaluator evaluator;
+  for (const std::string_view mesh :
+       {"tp=2", "tp=3", "tp=8", "tp=2,cp=2", "cp=2,tp=2", "cfg=2,tp=2", "tp=3,cp=2",
+        "cfg=2,tp=2,cp=2", "cfg=2,cp=2,tp=2"}) {
+    CompileOptions tensor = options(mesh);
+    tensor.evaluator = &evaluator;
+    expect_equal(ToyTransformer(), tensor, {{}, {1, 1, 7, 3, 1}});
+  }
+}
+
+TEST_F(EqualityTest, TensorParallelHeadCountsThatDoNotDivide) {
+  for (const auto& [heads, kv_heads, mesh] : {std::tuple{6, 6, "tp=4"},
+                                              {6, 2, "tp=4"},
+                                              {12, 4, "tp=8"},
+                                              {10, 5, "tp=3"},
+                                              {4, 1, "tp=3"},
+                                              {2, 2, "tp=8"},
+                                              {6, 6, "tp=4,cp=2"},
+                                              {6, 2, "tp=2,cp=3"},
+                                              {5, 5, "tp=2,cp=2"}}) {
+    ToyTransformer toy;
+    toy.heads = heads;
+    toy.kv_heads = kv_heads;
+    expect_equal(toy, options(mesh), {{}});
+  }
+}
+
 TEST_F(EqualityTest, ExchangesMoveAsManyBytesAsTheReportSays) {
   for (const int ranks : {2, 3, 4, 8}) {
     const ToyTransformer toy;
@@ -125,7 +153,7 @@ TEST_F(EqualityTest, ALayerMovesTheArithmeticMinimum) {
 }
 
 // Text and video tokens in one attention, in streams of their own around it (as in MMDiT).
-std::string joint_transformer(int layers) {
+std::string joint_transformer(int layers, int single_layers = 0) {
   std::string text =
       "graph @joint (%video: f32[b, s, 16], %text: f32[b, t, 16]) {\n  %w0 = constant f32[16, 16] "
       "data\n"
@@ -164,7 +192,29 @@ std::string joint_transformer(int layers) {
     t = l + "tx";
     v = l + "vx";
   }
-  return text + "  %y = Silu(" + v + ")\n  return %y, " + t + "\n}\n";
+  if (single_layers == 0) return text + "  %y = Silu(" + v + ")\n  return %y, " + t + "\n}\n";
+  // One stream from here on (as in Flux): text and video tokens in one sequence, cut apart at the
+  // end.
+  text += "  %j0 = Concat(" + t + ", " + v + ") {axis = 1}\n";
+  for (int layer = 0; layer < single_layers; ++layer) {
+    const std::string j = str_cat("%j", layer);
+    text += str_cat("  ", j, "n = LayerNormalization(", j, ") {axis = 2, epsilon = 0.001}\n");
+    for (const char* part : {"q", "k", "v"}) {
+      const std::string name = j + part;
+      text +=
+          str_cat("  ", name, "w = constant f32[16, 16] data\n  ", name, "m = MatMul(", j, "n, ",
+                  name, "w)\n  ", name, "r = Reshape(", name, "m) {shape = dims[b, s+t, 4, 4]}\n  ",
+                  name, " = Transpose(", name, "r) {perm = [0, 2, 1, 3]}\n");
+    }
+    text += str_cat(
+        "  ", j, "a = Attention(", j, "q, ", j, "k, ", j, "v) {layout = \"bhsd\", scale = 0.5}\n  ",
+        j, "at = Transpose(", j, "a) {perm = [0, 2, 1, 3]}\n  ", j, "af = Reshape(", j,
+        "at) {shape = dims[b, s+t, 16]}\n  ", j, "pw = constant f32[16, 16] data\n  ", j,
+        "p = MatMul(", j, "af, ", j, "pw)\n  %j", layer + 1, " = Add(", j, ", ", j, "p)\n");
+  }
+  text += str_cat("  %last = Slice(%j", single_layers,
+                  ") {axes = [1], starts = dims[t], ends = dims[s+t], steps = [1]}\n");
+  return text + "  %y = Silu(%last)\n  return %y\n}\n";
 }
 
 TEST_F(EqualityTest, JoinedSequencesAreSplitEachByItself) {
@@ -192,6 +242,41 @@ TEST_F(EqualityTest, JoinedSequencesAreSplitEachByItself) {
     ASSERT_TRUE(right.ok() && found.ok()) << found.status().to_string();
     for (const auto& outputs : *found) {
       for (std::size_t i = 0; i < 2; ++i) EXPECT_LE(relative_error(outputs[i], (*right)[i]), 1e-5);
+    }
+  }
+}
+
+TEST_F(EqualityTest, OneStreamOfJoinedSequencesStaysInPieces) {
+  const int layers = 2;
+  const int single = 3;
+  const std::string text = joint_transformer(layers, single);
+  for (const std::string_view mesh : {"cp=2", "cp=3", "cp=4", "cfg=2,cp=2", "tp=2,cp=2"}) {
+    const CompileOptions joined = options(mesh);
+    const CompiledModel model = compile_text(text, joined);
+    std::map<std::string, int> kinds;
+    for (const ExchangeInfo& exchange : model.exchanges) {
+      if (exchange.axis == "cp") ++kinds[exchange.kind];
+    }
+    // Two a layer, and the video tokens at the end: joining and cutting apart moves nothing.
+    EXPECT_EQ(kinds,
+              (std::map<std::string, int>{{"AllToAll", 2 * (layers + single)}, {"AllGather", 1}}))
+        << mesh << "\n"
+        << model.explain;
+    const int cp = joined.mesh.find("cp");
+    for (const auto& node : model.main->nodes()) {
+      if (node->type() != "Linear" && node->type() != "MatMul") continue;
+      EXPECT_NE(model.layouts.at(node->output()->name()).layout.on_axis(cp), nullptr)
+          << node->output()->name() << " is computed on every rank";
+    }
+    for (const auto& [s, t] : {std::pair{9, 5}, {8, 4}, {7, 1}}) {
+      const NamedTensors tensors = {{"video", random_f32({2, s, 16}, 1)},
+                                    {"text", random_f32({2, t, 16}, 2)}};
+      SpmdInterpreter interpreter(&ops_);
+      const auto right =
+          interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"s", s}, {"t", t}});
+      const auto found = interpreter.run(model, tensors);
+      ASSERT_TRUE(right.ok() && found.ok()) << found.status().to_string();
+      for (const auto& outputs : *found) EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5);
     }
   }
 }

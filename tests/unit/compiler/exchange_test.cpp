@@ -109,23 +109,6 @@ TEST_F(ConversionTest, EvenPiecesInOtherUnitsAreTheSamePieces) {
               ElementsAre(StepKind::kGather, StepKind::kSlice));
 }
 
-TEST_F(ConversionTest, TwoAxesThatSwapDimensionsEndWhereTheyShould) {
-  Layout from = split(0, 6, 0);
-  from.set({1, 1, Dim(6), 1});
-  Layout to = split(1, 6, 0);
-  to.set({0, 1, Dim(6), 1});
-  const Mesh mesh = *Mesh::parse("a=2,b=2");
-  Layout now = from;
-  for (const ConversionStep& step : conversion_steps(from, to, mesh)) now = after_step(now, step);
-  EXPECT_EQ(now, to);
-}
-
-TEST_F(ConversionTest, SlicesComeBeforeGathers) {
-  const Dim s = Dim::symbol("s");
-  EXPECT_THAT(kinds(split(0, s, 0), split(1, 8, 1), "a=2,b=2"),
-              ElementsAre(StepKind::kSlice, StepKind::kGather));
-}
-
 // Counts, element by element, what ranks lack after a conversion.
 std::int64_t lacking_elements(std::int64_t rows, std::int64_t columns, int ranks,
                               std::int64_t from_units, std::int64_t to_units,

@@ -286,7 +286,7 @@ TEST_F(LayoutTest, UnknownNamesAreErrorsThatNameThem) {
   };
   CompileOptions bad = options("cp=2");
   bad.strategies = {{"cp", "magic"}};
-  EXPECT_THAT(error(bad), HasSubstr("'magic' is unknown; expected ulysses, cfg or none"));
+  EXPECT_THAT(error(bad), HasSubstr("'magic' is unknown; expected cfg, tensor, ulysses or none"));
   bad.strategies = {{"tp", "none"}};
   EXPECT_THAT(error(bad), HasSubstr("mesh axis 'tp'"));
   bad.strategies.clear();

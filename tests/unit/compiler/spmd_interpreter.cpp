@@ -155,15 +155,17 @@ Result<std::vector<Tensor>> SpmdInterpreter::run_node(const Node& node,
   return result;
 }
 
-Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh, const SymbolMap& sizes,
-                                     RankValues* values) {
+Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh,
+                                     const std::vector<SymbolMap>& symbols, RankValues* values) {
   const int axis = mesh.find(node.attr_string("axis"));
   const int ranks = mesh.size(axis);
-  const auto number = [&](const Dim& dim) { return *dim.evaluate(sizes); };
   std::vector<std::vector<Tensor>> results(values->size());
   for (int leader = 0; leader < mesh.num_ranks(); ++leader) {
     if (mesh.coordinate(leader, axis) != 0) continue;
     const std::vector<int> peers = mesh.peers(leader, axis);
+    const auto number = [&](const Dim& dim) {
+      return *dim.evaluate(symbols[static_cast<std::size_t>(leader)]);
+    };
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       std::vector<Tensor> pieces;
       for (const int peer : peers) {
@@ -230,7 +232,7 @@ Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
   }
   for (const auto& node : graph.nodes()) {
     if (node->op().is_exchange) {
-      TUTTI_RETURN_IF_ERROR(run_exchange(*node, mesh, symbols[0], values));
+      TUTTI_RETURN_IF_ERROR(run_exchange(*node, mesh, symbols, values));
       continue;
     }
     for (std::size_t rank = 0; rank < symbols.size(); ++rank) {

@@ -42,7 +42,7 @@ class SpmdInterpreter {
                    const std::vector<NamedTensors>& inputs, RankValues* values);
   Result<std::vector<Tensor>> run_node(const Node& node, const std::vector<Tensor>& inputs,
                                        const SymbolMap& symbols);
-  Status run_exchange(const Node& node, const Mesh& mesh, const SymbolMap& sizes,
+  Status run_exchange(const Node& node, const Mesh& mesh, const std::vector<SymbolMap>& symbols,
                       RankValues* values);
 
   const OpRegistry* ops_;

@@ -1,0 +1,105 @@
+#include "compiler/constraints.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+const std::string& name_of(const Value& value, const NameMap& names) {
+  const auto it = names.find(value.name());
+  return it == names.end() ? value.name() : it->second;
+}
+
+}  // namespace
+
+Result<AxisConstraints> AxisConstraints::create(const Graph& graph, const CompileOptions& options,
+                                                int axis, const NameMap& names) {
+  AxisConstraints out(options.mesh, axis);
+  if (options.constraints.empty()) return out;
+  std::map<std::string, std::vector<const LayoutConstraint*>, std::less<>> by_value;
+  for (const LayoutConstraint& constraint : options.constraints) {
+    by_value[constraint.value].push_back(&constraint);
+  }
+  const auto add_operands = [&](const Node& node, bool is_output) -> Status {
+    const auto& values = is_output ? node.outputs() : node.inputs();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i] == nullptr) continue;
+      const auto found = by_value.find(name_of(*values[i], names));
+      if (found == by_value.end()) continue;
+      for (const LayoutConstraint* constraint : found->second) {
+        if (constraint->node != node.name()) continue;
+        TUTTI_RETURN_IF_ERROR(out.add(node, is_output, i, *constraint));
+      }
+    }
+    return {};
+  };
+  for (const auto& node : graph.nodes()) {
+    TUTTI_RETURN_IF_ERROR(add_operands(*node, false));
+    TUTTI_RETURN_IF_ERROR(add_operands(*node, true));
+  }
+  return out;
+}
+
+Status AxisConstraints::add(const Node& node, bool is_output, std::size_t index,
+                            const LayoutConstraint& source) {
+  OperandDemand demand;
+  demand.is_output = is_output;
+  demand.index = index;
+  demand.source = &source;
+  const Value& value = *(is_output ? node.output(index) : node.input(index));
+  const int rank = static_cast<int>(value.rank());
+  for (const ConstraintSplit& split : source.splits) {
+    const int dim = split.dim < 0 ? split.dim + rank : split.dim;
+    if (dim < 0 || dim >= rank) {
+      return invalid_argument(node.describe(), ": the annotation of '", source.value,
+                              "' splits dimension ", split.dim, ", which ", value.type(),
+                              " does not have");
+    }
+    if (split.axis != mesh_->axes()[static_cast<std::size_t>(axis_)].name) continue;
+    demand.dim = dim;
+    demand.shards = split.shards;
+  }
+  demands_[&node].push_back(demand);
+  return {};
+}
+
+const std::vector<OperandDemand>* AxisConstraints::find(const Node& node) const {
+  const auto it = demands_.find(&node);
+  return it == demands_.end() ? nullptr : &it->second;
+}
+
+bool AxisConstraints::allows(const Node& node, const FactorMap& map,
+                             const FactorSplit* split) const {
+  const std::vector<OperandDemand>* demands = find(node);
+  if (demands == nullptr) return true;
+  const std::int64_t ranks = mesh_->size(axis_);
+  return std::all_of(demands->begin(), demands->end(), [&](const OperandDemand& demand) {
+    const Layout layout = demand.is_output ? output_layout(map, demand.index, split, axis_)
+                                           : input_layout(map, demand.index, split, axis_);
+    if (demand.dim < 0) return layout.splits.empty();
+    if (layout.splits.empty() || layout.splits[0].dim != demand.dim) return false;
+    const Split& found = layout.splits[0];
+    if (demand.shards == ranks) return found.replicas == 1 && found.segments.empty();
+    return found.units.is(demand.shards) && found.replicas == ranks / demand.shards;
+  });
+}
+
+std::string AxisConstraints::text(const Node& node, const OperandDemand& demand) const {
+  const Value& value = *(demand.is_output ? node.output(demand.index) : node.input(demand.index));
+  const std::string what = str_cat(demand.is_output ? "output '" : "input '", demand.source->value,
+                                   "' (", value.type(), ") ");
+  if (demand.dim < 0) return what + "whole";
+  return str_cat(what, "split along dimension ", demand.dim, " in ", demand.shards, " shards");
+}
+
+Status AxisConstraints::contradiction(const Node& node, const FactorMap& map) const {
+  std::string wanted;
+  for (const OperandDemand& demand : demands_.at(&node)) {
+    wanted += (wanted.empty() ? "" : ", and ") + text(node, demand);
+  }
+  return invalid_argument(node.describe(), ": annotations want ", wanted, " along '",
+                          mesh_->axes()[static_cast<std::size_t>(axis_)].name, "', but its rule ",
+                          map, " allows no such split");
+}
+
+}  // namespace tutti

@@ -1,0 +1,177 @@
+"""ONNX's multi-device annotations: honoured in models, written into plans, refused when they
+contradict each other or an operator."""
+
+import numpy as np
+import pytest
+from sample_models import relative_error
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+ROWS, WIDTH, INNER = 6, 8, 12
+
+
+def mlp():
+    """y = relu(x w1) w2, with named nodes."""
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
+        for name, shape in (("w1", (WIDTH, INNER)), ("w2", (INNER, WIDTH)))
+    ]
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="up"),
+        helper.make_node("Relu", ["h"], ["a"], name="act"),
+        helper.make_node("MatMul", ["a", "w2"], ["y"], name="down"),
+        helper.make_node("Softmax", ["y"], ["p"], name="soft", axis=-1),
+    ]
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [ROWS, WIDTH])
+    graph = helper.make_graph(nodes, "mlp", [value("x")], [value("p")], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 11
+    return model
+
+
+def annotate(model, node, tensor, dims, devices, groups=None, name="tp=2"):
+    """Adds a sharding specification: `dims` maps dimensions to numbers of shards."""
+    if not model.configuration:
+        configuration = model.configuration.add()
+        configuration.name, configuration.num_devices = name, 2
+    (target,) = [one for one in model.graph.node if one.name == node]
+    if not target.device_configurations:
+        target.device_configurations.add().configuration_id = model.configuration[0].name
+    spec = target.device_configurations[0].sharding_spec.add()
+    spec.tensor_name = tensor
+    spec.device.extend(devices)
+    for key, members in (groups or {}).items():
+        entry = spec.index_to_device_group_map.add()
+        entry.key = key
+        entry.value.extend(members)
+    for dim, shards in dims.items():
+        sharded = spec.sharded_dim.add()
+        sharded.axis = dim
+        sharded.simple_sharding.add().num_shards = shards
+    return model
+
+
+def compiled(tutti, folder, model, *options, check=True):
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, folder / "model.onnx")
+    return tutti("compile", folder / "model.onnx", "--output", folder / "m", *options, check=check)
+
+
+def specs_of(plan):
+    """Of every node of the plan: tensor -> {dimension: shards}."""
+    found = {}
+    for node in plan.graph.node:
+        for configuration in node.device_configurations:
+            assert configuration.configuration_id == plan.configuration[0].name
+            for spec in configuration.sharding_spec:
+                shards = {dim.axis: dim.simple_sharding[0].num_shards for dim in spec.sharded_dim}
+                assert len(spec.device) == np.prod(list(shards.values()))
+                found[spec.tensor_name] = shards
+    return found
+
+
+def test_an_annotated_model_brings_its_mesh_and_layouts(tutti, tmp_path):
+    model = annotate(mlp(), "up", "w1", {1: 2}, [0, 1])
+    compiled(tutti, tmp_path, model)
+    plan = onnx.load(tmp_path / "m/1/model.plan", load_external_data=False)
+    (configuration,) = plan.configuration
+    assert (configuration.name, configuration.num_devices) == ("tp=2", 2)
+    specs = specs_of(plan)
+    assert {1: 2} in specs.values()  # the activations between the products
+    assert {0: 2} in specs.values()  # the piece of w2
+    kinds = [node.op_type for node in plan.graph.node]
+    assert kinds.count("AllReduce") == 1
+
+
+def test_annotations_do_not_change_results(tutti, tmp_path):
+    feeds = {"x": np.random.default_rng(1).standard_normal((ROWS, WIDTH), dtype=np.float32)}
+    onnx.save(mlp(), tmp_path / "plain.onnx")
+    (want,) = tutti.run(tmp_path / "plain.onnx", feeds, tmp_path / "one")
+    for i, (node, tensor, dims) in enumerate(
+        [("up", "w1", {1: 2}), ("up", "x", {0: 2}), ("soft", "y", {0: 2}), ("down", "y", {-1: 2})]
+    ):
+        onnx.save(annotate(mlp(), node, tensor, dims, [0, 1]), tmp_path / f"{i}.onnx")
+        (got,) = tutti.run(tmp_path / f"{i}.onnx", feeds, tmp_path / f"run{i}")
+        assert relative_error(got, want) <= 1e-5
+
+
+def test_layouts_of_a_plan_make_the_same_plan_again(tutti, tmp_path):
+    """What a plan says of a value, put into the model, is what the next plan says of it."""
+    compiled(tutti, tmp_path / "first", mlp(), "--mesh", "tp=2", "--no-fuse")
+    first = onnx.load(tmp_path / "first/m/1/model.plan", load_external_data=False)
+    known = {node.name: set(node.input) | set(node.output) for node in mlp().graph.node}
+    model = mlp()
+    for node in first.graph.node:
+        for configuration in node.device_configurations:
+            for spec in configuration.sharding_spec:
+                if spec.tensor_name not in known.get(node.name, ()):
+                    continue
+                dims = {dim.axis: dim.simple_sharding[0].num_shards for dim in spec.sharded_dim}
+                annotate(model, node.name, spec.tensor_name, dims, spec.device)
+    assert any(node.device_configurations for node in model.graph.node)
+    compiled(tutti, tmp_path / "second", model, "--no-fuse")
+    second = onnx.load(tmp_path / "second/m/1/model.plan", load_external_data=False)
+    assert specs_of(second) == specs_of(first)
+
+
+def test_replicas_are_groups_of_devices(tutti, tmp_path):
+    model = annotate(mlp(), "up", "x", {}, [-1], {-1: [0, 1]})
+    compiled(tutti, tmp_path, model)
+    plan = onnx.load(tmp_path / "m/1/model.plan", load_external_data=False)
+    assert (
+        "up"
+        not in [
+            node.name
+            for node in plan.graph.node
+            for c in node.device_configurations
+            if c.sharding_spec
+        ]
+        or specs_of(plan).get("x") is None
+    )
+
+
+def twice(model):
+    return annotate(annotate(model, "up", "x", {0: 2}, [0, 1]), "up", "x", {1: 2}, [0, 1])
+
+
+def crossed(model):
+    return annotate(annotate(model, "act", "h", {0: 2}, [0, 1]), "act", "a", {1: 2}, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (twice, ["node 'up'", "'x' disagree", "dimension 0 over tp", "dimension 1 over tp"]),
+        (crossed, ["'act'", "'h'", "'a'", "dimension 0", "dimension 1", "rule"]),
+        (
+            lambda m: annotate(m, "soft", "y", {1: 2}, [0, 1]),
+            ["'soft'", "'y'", "dimension 1", "allows no such split"],
+        ),
+        (
+            lambda m: annotate(m, "up", "x", {0: 4}, [0, 1, 2, 3]),
+            ["node 'up'", "'x'", "4 shards", "2 devices"],
+        ),
+        (
+            lambda m: annotate(m, "up", "x", {0: 2}, [0]),
+            ["node 'up'", "'x'", "2 shards", "lists 1"],
+        ),
+        (lambda m: annotate(m, "up", "x", {5: 2}, [0, 1]), ["'up'", "'x'", "dimension 5"]),
+        (lambda m: annotate(m, "up", "x", {0: 2}, [0, 7]), ["'x'", "device 7"]),
+        (lambda m: annotate(m, "up", "x", {0: 2}, [0, 0]), ["'x'", "device 0 twice"]),
+        (lambda m: annotate(m, "up", "x", {0: 2}, [1, 0]), ["'x'", "follow no axes of mesh tp=2"]),
+    ],
+)
+def test_contradictions_name_node_value_and_both_sides(tutti, tmp_path, change, words):
+    done = compiled(tutti, tmp_path, change(mlp()), check=False)
+    assert done.returncode != 0
+    for word in words:
+        assert word in done.stderr
+
+
+def test_another_number_of_ranks_is_an_error_or_ignored_on_request(tutti, tmp_path):
+    model = annotate(mlp(), "up", "w1", {1: 2}, [0, 1])
+    done = compiled(tutti, tmp_path, model, "--mesh", "tp=3", check=False)
+    assert "has 2 devices, mesh tp=3 has 3 ranks" in done.stderr
+    compiled(tutti, tmp_path, model, "--mesh", "tp=3", "--ignore-annotations")

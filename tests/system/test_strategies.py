@@ -1,0 +1,87 @@
+"""Tensor parallelism, combinations of mesh axes and the automatic mesh on the sample transformer."""
+
+import pytest
+from sample_models import ONNX, SIZES, relative_error, transformer_feeds
+
+MODEL = ONNX / "transformer.onnx"
+LAYERS = 8
+TOLERANCE = 1e-4
+TYPICAL = [part for name, size in SIZES.items() for part in ("--typical", f"{name}={size}")]
+
+
+def bytes_by_rank(tutti, folder, *options):
+    """Weights and all memory that `inspect` reports for each rank."""
+    tutti("compile", MODEL, "--output", folder / "m", *options, *TYPICAL)
+    rows = tutti.inspect(folder / "m/1/model.plan", SIZES)["by_rank"]
+    total = lambda row: (
+        row["weight_bytes"]
+        + row["prologue_bytes"]
+        + max(row[part]["arena_bytes"] for part in ("main", "prologue") if part in row)
+    )
+    return [row["weight_bytes"] for row in rows], [total(row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "mesh", ["tp=2", "tp=3", "tp=4", "tp=2,cp=2", "cp=2,tp=2", "cfg=2,tp=2", "cfg=2,tp=2,cp=2"]
+)
+def test_meshes_equal_one_rank(tutti, tmp_path, mesh):
+    feeds = transformer_feeds(batch=2, frames=5, height=11, width=7)
+    (one,) = tutti.run(MODEL, feeds, tmp_path / "one")
+    (many,) = tutti.run(MODEL, feeds, tmp_path / "many", "--mesh", mesh)
+    assert relative_error(many, one) <= TOLERANCE
+
+
+def test_a_tensor_parallel_block_reduces_three_times(tutti, tmp_path):
+    tutti("compile", MODEL, "--output", tmp_path / "m", "--mesh", "tp=4")
+    report = tutti.inspect(tmp_path / "m/1/model.plan", SIZES)
+    kinds = [row["kind"] for row in report["exchanges"] if not row["in_prologue"]]
+    # Two attentions and the MLP of each block, and the MLP of the time.
+    assert kinds == ["AllReduce"] * (3 * LAYERS + 1)
+
+
+def test_ranks_hold_their_share_of_the_weights(tutti, tmp_path):
+    whole, _ = bytes_by_rank(tutti, tmp_path / "one")
+    for ranks in (2, 4):
+        weights, _ = bytes_by_rank(tutti, tmp_path / str(ranks), "--mesh", f"tp={ranks}")
+        assert len(weights) == ranks
+        assert max(weights) <= 1.25 * whole[0] / ranks
+
+
+def test_a_model_that_is_too_large_for_one_rank_fits_on_four(tutti, tmp_path):
+    _, total = bytes_by_rank(tutti, tmp_path / "one")
+    limit = int(0.6 * total[0])
+    limited = ["--memory-limit", str(limit), *TYPICAL]
+    refused = tutti("compile", MODEL, "--output", tmp_path / "m", *limited, check=False)
+    assert refused.returncode != 0
+    assert "rank 0 needs" in refused.stderr and str(limit) in refused.stderr
+    _, by_rank = bytes_by_rank(tutti, tmp_path / "four", "--mesh", "tp=4", *limited[:2])
+    assert max(by_rank) <= limit
+
+
+def test_the_automatic_mesh_is_explained(tutti, tmp_path):
+    auto = ["--strategy", "auto", "--ranks", "4", "--explain"]
+    done = tutti(
+        "compile", MODEL, "--output", tmp_path / "m", *auto, *TYPICAL, "--typical", "batch=2"
+    )
+    assert "meshes of 4 ranks" in done.stdout
+    for mesh in ("cfg=2,cp=2", "cfg=2,tp=2", "tp=2,cp=2", "tp=4", "cp=4"):
+        assert f"  {mesh}: " in done.stdout
+    assert "chosen: " in done.stdout
+    report = tutti.inspect(tmp_path / "m/1/model.plan", SIZES)
+    assert report["ranks"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--strategy", "auto"], "--ranks"),
+        (["--ranks", "2"], "--strategy auto"),
+        (["--strategy", "auto", "--ranks", "2", "--mesh", "cp=2"], "chooses the mesh"),
+        (["--device-profile", "abacus"], "'abacus' is unknown"),
+        (["--memory-limit", "much"], "--memory-limit 'much'"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(tutti, tmp_path, options, message):
+    done = tutti("compile", MODEL, "--output", tmp_path / "m", *options, check=False)
+    assert done.returncode != 0
+    assert message in done.stderr

@@ -1,0 +1,183 @@
+// The tensor strategy: which weights are cut, what a layer exchanges, what a rank holds.
+#include <gmock/gmock.h>
+
+#include "backends/cpu/evaluator.h"
+#include "compiler_fixture.h"
+#include "graph/rank_constant.h"
+#include "toy_transformer.h"
+
+namespace tutti {
+namespace {
+
+using Kinds = std::map<std::string, int>;
+
+class TensorTest : public CompilerTest {
+ protected:
+  TensorTest() {
+    toy_.head_dim = 8;  // wide enough for gate and up to become products of their own
+  }
+
+  CompileOptions tensor(std::string_view mesh) {
+    CompileOptions out = options(mesh);
+    out.evaluator = &evaluator_;
+    return out;
+  }
+
+  static Kinds kinds(const CompiledModel& model) {
+    Kinds out;
+    for (const ExchangeInfo& exchange : model.exchanges) {
+      if (!exchange.in_prologue) ++out[exchange.kind + " " + exchange.axis];
+    }
+    return out;
+  }
+
+  // Elements of the matrices that products of the main graph read on `rank`.
+  static std::int64_t weight_elements(const CompiledModel& model, int rank) {
+    SymbolMap symbols;
+    model.mesh.bind(rank, &symbols);
+    std::int64_t sum = 0;
+    for (const auto& node : model.main->nodes()) {
+      if (node->type() != "Linear" || sliced_constant(*node->input(1)) == nullptr) continue;
+      sum += *product(node->input(1)->shape()).evaluate(symbols);
+    }
+    return sum;
+  }
+
+  ToyTransformer toy_;
+  cpu::CpuEvaluator evaluator_;
+};
+
+TEST_F(TensorTest, AnAttentionAndAnMlpTakeOneReductionEach) {
+  for (const int ranks : {2, 3, 4, 8}) {
+    const auto model = compile_text(toy_.text(), tensor(str_cat("tp=", ranks)));
+    // Self-attention, cross-attention (its keys and values are made in the prologue), MLP.
+    EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 3 * toy_.layers}})) << model.explain;
+  }
+}
+
+TEST_F(TensorTest, RanksHoldTheirShareOfTheWeights) {
+  const auto whole = compile_text(toy_.text(), tensor(""));
+  const auto four = compile_text(toy_.text(), tensor("tp=4"));
+  // The first and the last product, 4 numbers wide on one side, and the one of a single number of
+  // the time are the only whole ones.
+  const std::int64_t rest = 2 * 4 * 64 + 64;
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(weight_elements(four, rank) - rest, (weight_elements(whole, 0) - rest) / 4);
+  }
+}
+
+TEST_F(TensorTest, HeadsAreWholeAndInRatio) {
+  const auto model = compile_text(toy_.text(), tensor("tp=3"));  // 8 query heads, 4 key heads
+  for (int rank = 0; rank < 3; ++rank) {
+    SymbolMap symbols;
+    model.mesh.bind(rank, &symbols);
+    const Node* attention = find_node(*model.main, "Attention");
+    const std::size_t heads = attention->attr_string("layout") == "bshd" ? 2 : 1;
+    const auto q = attention->input(0)->shape()[heads].evaluate(symbols);
+    const auto k = attention->input(1)->shape()[heads].evaluate(symbols);
+    ASSERT_TRUE(q.ok() && k.ok());
+    EXPECT_EQ(*q, 2 * *k);
+    EXPECT_EQ(*k, rank == 0 ? 2 : 1);
+  }
+}
+
+TEST_F(TensorTest, KeyHeadsThatAreFewerThanRanksStandOnSeveral) {
+  const auto model = compile_text(toy_.text(), tensor("tp=8"));
+  const Node* attention = find_node(*model.main, "Attention");
+  const std::size_t heads = attention->attr_string("layout") == "bshd" ? 2 : 1;
+  EXPECT_TRUE(attention->input(0)->shape()[heads].is(1));
+  EXPECT_TRUE(attention->input(1)->shape()[heads].is(1));
+}
+
+TEST_F(TensorTest, HeadsAreSharedOutAgainInsideATensorParallelGroup) {
+  const auto model = compile_text(toy_.text(), tensor("tp=2,cp=2"));
+  EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 3 * toy_.layers},
+                                 {"AllToAll cp", 2 * toy_.layers},
+                                 {"AllGather cp", 1}}))
+      << model.explain;
+  // 8 query and 4 key heads: 2 and 1 on each of 4 ranks.
+  const Node* attention = find_node(*model.main, "Attention");
+  const std::size_t heads = attention->attr_string("layout") == "bshd" ? 2 : 1;
+  EXPECT_TRUE(attention->input(0)->shape()[heads].is(2));
+  EXPECT_TRUE(attention->input(1)->shape()[heads].is(1));
+  EXPECT_THAT(
+      model.layouts.at(attention->input(1)->name())
+          .layout.to_string(model.layouts.at(attention->input(1)->name()).global.shape, model.mesh),
+      ::testing::HasSubstr("4/tp/cp"));
+}
+
+TEST_F(TensorTest, TheOrderOfAxesInTheMeshDoesNotMatter) {
+  const auto a = compile_text(toy_.text(), tensor("cfg=2,tp=2,cp=2"));
+  const auto b = compile_text(toy_.text(), tensor("cp=2,cfg=2,tp=2"));
+  EXPECT_EQ(kinds(a), kinds(b));
+}
+
+// A product whose result meets a norm is not split for an MLP behind the norm: it would have to be
+// gathered.
+TEST_F(TensorTest, ProductsInFrontOfANormArePricedNotPaired) {
+  CompileOptions tp = tensor("tp=2");
+  const auto model = compile_text(R"(graph @g (%x: f32[b, 64]) {
+    %w1 = constant f32[64, 64] data
+    %w2 = constant f32[64, 128] data
+    %w3 = constant f32[128, 64] data
+    %h = MatMul(%x, %w1)
+    %n = LayerNormalization(%h) {axis = 1, epsilon = 0.001}
+    %u = MatMul(%n, %w2)
+    %a = Relu(%u)
+    %y = MatMul(%a, %w3)
+    return %y
+  })",
+                                  tp);
+  EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 1}})) << model.explain;
+}
+
+// As exporters write packed projections: one product, cut into q, k and v behind a reshape that
+// brings out the heads.
+TEST_F(TensorTest, PackedQueriesKeysAndValuesAreCutApartFirst) {
+  for (const std::string_view cut :
+       {"%p: f32[1, b, 4, t, 16], %r: f32[1, b, 4, t, 16], %s: f32[1, b, 4, t, 16] = Split(%f) "
+        "{axis = 0, sizes = dims[1, 1, 1]}",
+        "%p = Slice(%f) {axes = [0], starts = dims[0], ends = dims[1], steps = [1]}\n"
+        "%r = Slice(%f) {axes = [0], starts = dims[1], ends = dims[2], steps = [1]}\n"
+        "%s = Slice(%f) {axes = [0], starts = dims[2], ends = dims[3], steps = [1]}"}) {
+    const auto model = compile_text(str_cat(R"(graph @g (%x: f32[b, t, 64]) {
+      %w = constant f32[64, 192] data
+      %bias = constant f32[192] data
+      %o.w = constant f32[64, 64] data
+      %m = MatMul(%x, %w)
+      %a = Add(%m, %bias)
+      %h = Reshape(%a) {shape = dims[b, t, 3, 4, 16]}
+      %f = Transpose(%h) {perm = [2, 0, 3, 1, 4]}
+      )",
+                                            cut, R"(
+      %q = Reshape(%p) {shape = dims[b, 4, t, 16]}
+      %k = Reshape(%r) {shape = dims[b, 4, t, 16]}
+      %v = Reshape(%s) {shape = dims[b, 4, t, 16]}
+      %n = Attention(%q, %k, %v) {layout = "bhsd", scale = 0.25}
+      %ot = Transpose(%n) {perm = [0, 2, 1, 3]}
+      %of = Reshape(%ot) {shape = dims[b, t, 64]}
+      %y = MatMul(%of, %o.w)
+      return %y
+    })"),
+                                    tensor("tp=2"));
+    EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 1}})) << model.explain;
+    EXPECT_EQ(weight_elements(model, 0), 4 * 64 * 64 / 2);
+  }
+}
+
+// Modulation: one row of activations, a large weight. Reading a piece of it outweighs a gather.
+TEST_F(TensorTest, ALargeWeightForFewRowsIsSplitAndItsOutputGathered) {
+  CompileOptions tp = tensor("tp=4");
+  tp.rates.memory_bytes_per_second = 1e6;  // a weight of this test is large
+  const auto model = compile_text(R"(graph @g (%x: f32[1, 64]) {
+    %w1 = constant f32[64, 512] data
+    %h = MatMul(%x, %w1)
+    %n = Softmax(%h) {axis = 1}
+    return %n
+  })",
+                                  tp);
+  EXPECT_EQ(kinds(model), (Kinds{{"AllGather tp", 1}})) << model.explain;
+}
+
+}  // namespace
+}  // namespace tutti

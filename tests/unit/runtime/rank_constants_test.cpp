@@ -1,0 +1,104 @@
+#include "runtime/rank_constants.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "graph/mesh.h"
+#include "graph/printer.h"
+#include "graph/rank_constant.h"
+#include "ops/lowering.h"
+
+namespace tutti {
+namespace {
+
+Tensor counted(Dims dims) {
+  Tensor tensor = *Tensor::allocate(DType::kFloat32, std::move(dims));
+  float* data = tensor.mutable_data_as<float>();
+  std::iota(data, data + tensor.element_count(), 0.0F);
+  return tensor;
+}
+
+std::vector<float> numbers(const Tensor& tensor) {
+  return {tensor.data_as<float>(), tensor.data_as<float>() + tensor.element_count()};
+}
+
+TEST(CutPiece, HoldsTheUnitsOfTheRank) {
+  const Tensor whole = counted({2, 6});
+  // Three units of two columns over two ranks.
+  const auto first = cut_piece(whole, 1, 3, 1, 2, 0);
+  const auto second = cut_piece(whole, 1, 3, 1, 2, 1);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->dims(), (Dims{2, 4}));
+  EXPECT_EQ(numbers(*first), (std::vector<float>{0, 1, 2, 3, 6, 7, 8, 9}));
+  EXPECT_EQ(numbers(*second), (std::vector<float>{4, 5, 10, 11}));
+}
+
+TEST(CutPiece, RepeatsUnitsThatStandSeveralTimes) {
+  // Two units, each twice, over three ranks: [a a], [b], [b].
+  const Tensor whole = counted({2, 2});
+  EXPECT_EQ(numbers(*cut_piece(whole, 0, 2, 2, 3, 0)), (std::vector<float>{0, 1, 0, 1}));
+  EXPECT_EQ(numbers(*cut_piece(whole, 0, 2, 2, 3, 1)), (std::vector<float>{2, 3}));
+  EXPECT_EQ(numbers(*cut_piece(whole, 0, 2, 2, 3, 2)), (std::vector<float>{2, 3}));
+}
+
+TEST(CutPiece, MayBeEmpty) {
+  const auto piece = cut_piece(counted({2, 3}), 0, 2, 1, 4, 3);
+  ASSERT_TRUE(piece.ok());
+  EXPECT_EQ(piece->dims(), (Dims{0, 3}));
+}
+
+TEST(CutPiece, ContiguousPiecesShareTheMemoryOfTheWhole) {
+  const Tensor whole = counted({8, 16});
+  const auto piece = cut_piece(whole, 0, 8, 1, 4, 2);
+  ASSERT_TRUE(piece.ok());
+  EXPECT_EQ(piece->data(), whole.data() + 4 * 16 * sizeof(float));
+}
+
+class RankConstantsTest : public ::testing::Test {
+ protected:
+  RankConstantsTest() {
+    LoweringRegistry lowerings;
+    register_all_ops(&ops_, &lowerings);
+    graph_ = *parse_graph(R"(graph @g (%x: f32[4, 8]) {
+      %w = constant f32[8, 8] data
+      %a = ShardSlice(%w) {axis = "tp", ranks = 2, dim = 1, units = dims[8]}
+      %b = ShardSlice(%a) {axis = "cp", ranks = 2, dim = 0, units = dims[8]}
+      %c = ShardSlice(%x) {axis = "tp", ranks = 2, dim = 1, units = dims[8]}
+      return %b, %c
+    })",
+                          ops_);
+  }
+
+  OpRegistry ops_;
+  std::unique_ptr<Graph> graph_;
+  SymbolMap symbols_ = {{"rank.tp", 1}, {"rank.cp", 0}};
+};
+
+TEST_F(RankConstantsTest, KnowsPiecesOfConstantsFromOtherValues) {
+  EXPECT_EQ(sliced_constant(*graph_->find_value("b")), graph_->find_value("w"));
+  EXPECT_EQ(sliced_constant(*graph_->find_value("w")), graph_->find_value("w"));
+  EXPECT_EQ(sliced_constant(*graph_->find_value("c")), nullptr);
+  EXPECT_EQ(sliced_constant(*graph_->find_value("x")), nullptr);
+}
+
+TEST_F(RankConstantsTest, CutsAlongSeveralAxesAndSharesWhatItCut) {
+  RankConstants constants(false);
+  const auto first = constants.get(*graph_->find_value("b"), symbols_);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ((*first)->dims(), (Dims{4, 4}));
+  const auto again = constants.get(*graph_->find_value("b"), symbols_);
+  EXPECT_EQ(first->get(), again->get());
+  EXPECT_EQ(constants.bytes(), 4 * 4 * sizeof(float));  // counted once
+}
+
+TEST_F(RankConstantsTest, LetsPiecesGoWhenNobodyHoldsThem) {
+  for (const bool keeps : {false, true}) {
+    RankConstants constants(keeps);
+    std::weak_ptr<const Tensor> piece = *constants.get(*graph_->find_value("a"), symbols_);
+    EXPECT_EQ(piece.expired(), !keeps);
+  }
+}
+
+}  // namespace
+}  // namespace tutti
