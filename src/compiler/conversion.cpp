@@ -50,8 +50,10 @@ std::vector<ConversionStep> conversion_steps(const Layout& from, const Layout& t
     ConversionStep& step = steps.emplace_back();
     step.kind = kind;
     step.axis = axis;
-    if (have != nullptr) step.from = *have;
-    if (want != nullptr) step.to = *want;
+    const bool takes_pieces = kind == StepKind::kGather || kind == StepKind::kAllToAll;
+    const bool gives_pieces = kind != StepKind::kGather && kind != StepKind::kAllReduce;
+    if (takes_pieces) step.from = *have;
+    if (gives_pieces) step.to = *want;
   };
   if (!from.partial_axes.empty()) {
     const int axis = from.partial_axes[0];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "compiler/expose_norms.h"
 #include "compiler/layout.h"
 #include "compiler/partition.h"
 
@@ -63,6 +64,8 @@ auto timed(std::string_view step, const CompileOptions& options, F&& run) {
 
 Status distribute_over(int axis, const CompileOptions& options,
                        const std::vector<std::string>& invariant, Distributed* out) {
+  TUTTI_ASSIGN_OR_RETURN(const std::string strategy, strategy_of(options, axis));
+  if (strategy == "tensor") TUTTI_RETURN_IF_ERROR(expose_norms(*out->graph, options));
   TUTTI_ASSIGN_OR_RETURN(const Sharding sharding, timed("propagate layouts", options, [&] {
                            return propagate_layouts(*out->graph, options, axis, out->whole_names);
                          }));

@@ -210,12 +210,27 @@ bool is_reduction(const FactorMap& map, const FactorSplit& split) {
   return factor(map, split.factors[0]).role == FactorRole::kReduction;
 }
 
+namespace {
+
+// The factor fills every dimension that holds it: segments of the factor are segments of those.
+bool stands_alone(const FactorMap& map, int index) {
+  for (const auto* operands : {&map.inputs, &map.outputs}) {
+    for (const DimFactors& operand : *operands) {
+      for (const std::vector<int>& dim : operand) {
+        if (contains(dim, index) && size_of(map, dim) != factor(map, index).size) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 bool is_possible(const FactorMap& map, const FactorSplit& split) {
   if (const FactorSum* sum = map.sum_of(split.factors[0])) {
     return segments_of_parts(map, *sum, split.segments).has_value();
   }
-  // Weights that are summed over in segments would have to be put together on every call.
-  if (!split.segments.empty() && is_reduction(map, split)) return false;
+  if (!split.segments.empty() && !stands_alone(map, split.factors[0])) return false;
   for (const int index : split.factors) {
     const FactorRole role = factor(map, index).role;
     if (role == FactorRole::kWhole) return false;

@@ -1,6 +1,7 @@
 #include "compiler/partition.h"
 
 #include "compiler/conversion.h"
+#include "graph/rank_constant.h"
 
 namespace tutti {
 namespace {
@@ -156,8 +157,10 @@ class Partitioner {
       const bool is_slice = step.kind == StepKind::kSlice;  // of the whole, whatever it was before
       const bool has_segments =
           !step.to.segments.empty() || (!is_slice && !step.from.segments.empty());
-      now.value = has_segments ? add_step_in_segments(*whole, now, step)
-                               : add_step(whole->shape(), now.value, step);
+      // Pieces of constants are cut on loading, in segments or not.
+      const bool is_direct = is_slice && sliced_constant(*now.value) != nullptr;
+      now.value = has_segments && !is_direct ? add_step_in_segments(*whole, now, step)
+                                             : add_step(whole->shape(), now.value, step);
       if (now.value == nullptr) return nullptr;
       now.layout = after_step(std::move(now.layout), step);
       out_.graph->rename(now.value, version_name(*whole, now.layout));
@@ -177,7 +180,7 @@ class Partitioner {
   // Each segment by itself: cut out, converted, and put together again. The exchanges of all
   // segments merge into one.
   Value* add_step_in_segments(const Value& whole, const Version& now, const ConversionStep& step) {
-    const bool is_from = !step.from.segments.empty() && step.kind != StepKind::kSlice;
+    const bool is_from = !step.from.segments.empty();
     const Split& in_segments = is_from ? step.from : step.to;
     const auto at = static_cast<std::size_t>(in_segments.dim);
     whole_builder_.set_name(whole.name());
@@ -241,6 +244,7 @@ class Partitioner {
       case StepKind::kSlice:
         add_cut(step.to);
         attributes["replicas"] = std::int64_t{step.to.replicas};
+        if (!step.to.segments.empty()) attributes["segments"] = Shape(step.to.segments);
         return builder_.op("ShardSlice", {value}, std::move(attributes));
       case StepKind::kGather:
         add_cut(step.from);

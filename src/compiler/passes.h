@@ -22,6 +22,9 @@ Status fuse_activation(Graph& graph, const CompileOptions& options);
 // Scaled products around a Softmax -> Attention, with masks; expanded key/value heads go.
 Status fuse_attention(Graph& graph, const CompileOptions& options);
 
+// Expanded key/value heads that only show once the movements around an Attention are merged.
+Status drop_head_repeats(Graph& graph, const CompileOptions& options);
+
 // Moves head transposes past pointwise nodes, norms and slices, until they meet the Attention and
 // become its layout "bshd".
 Status sink_transposes(Graph& graph, const CompileOptions& options);
@@ -30,9 +33,9 @@ Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
 
-// Where ranks share tokens: sequences that are joined in front of products on the way to an
-// attention are joined at the attention instead, and cut apart right behind it.
-Status part_joins(Graph& graph, const CompileOptions& options);
+// Attention over keys and values that are gathered -> RingAttention over the pieces, where that is
+// asked for, or where the memory that it saves is worth the time for its steps.
+Status choose_rings(Graph& graph, const CompileOptions& options);
 
 // MatMul with a fixed matrix, bias, activation, residual -> Linear.
 Status fuse_linear(Graph& graph, const CompileOptions& options);

@@ -57,7 +57,7 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
                                  const FactorSplit& split, int axis);
 
 // A split is possible: its factors are parallel (or one reduction) and stand in front wherever they
-// stand.
+// stand, one in segments alone.
 bool is_possible(const FactorMap& map, const FactorSplit& split);
 
 bool is_reduction(const FactorMap& map, const FactorSplit& split);

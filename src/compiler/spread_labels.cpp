@@ -1,9 +1,17 @@
 #include <algorithm>
 
 #include "compiler/layout.h"
-#include "compiler/tables.h"
 
 namespace tutti {
+namespace {
+
+// The rank's first query says where all of them stand: they must be neighbours.
+bool tears_causal_queries(const Node& node, const FactorMap& map, const FactorSplit& split) {
+  return !split.segments.empty() && node.type() == "Attention" && node.attr_int("is_causal") != 0 &&
+         split.factors == map.inputs[0][static_cast<std::size_t>(token_dimension(node))];
+}
+
+}  // namespace
 
 std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,
                                              const Labels& labels, int ranks) {
@@ -17,6 +25,7 @@ std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& 
       if (label == labels.end()) continue;
       auto split = factor_split_from(map, rows[i], label->second, ranks);
       if (!split || !is_possible(map, *split)) continue;
+      if (tears_causal_queries(node, map, *split)) continue;
       if (map.sum_of(split->factors[0]) != nullptr) {
         if (!concatenation) concatenation = std::move(split);
       } else if (!is_reduction(map, *split)) {
@@ -87,9 +96,8 @@ class LabelSpread {
     bool changed = false;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const Value* input = node.input(i);
-      if (input == nullptr || labels_.contains(input)) continue;
-      // What is whole on every rank costs nothing to cut, and one table serves users of many splits.
-      if (tables_.contains(input)) continue;
+      // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
+      if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
       const auto label = split_under(map, map.inputs[i], *split, axis_);
       if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
     }
@@ -122,7 +130,6 @@ class LabelSpread {
   std::vector<const Node*> nodes_;
   std::set<const Value*> graph_outputs_;
   Labels labels_;
-  Tables tables_;
   std::map<const Node*, FactorSplit> follows_;
 };
 

@@ -4,7 +4,6 @@
 
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
-#include "compiler/tables.h"
 
 namespace tutti {
 namespace {
@@ -18,13 +17,6 @@ bool is_light(const Node& node) {
   return node.op().is_pointwise || kTypes.contains(node.type());
 }
 
-bool is_cut_along(const Node& node, int dim) {
-  if (node.type() == "Split") return node.attr_int("axis") == dim;
-  if (node.type() != "Slice") return false;
-  const auto axes = node.attr_ints("axes");
-  return std::find(axes.begin(), axes.end(), dim) != axes.end();
-}
-
 int dimension_of_factor(const DimFactors& operand, int factor) {
   for (std::size_t d = 0; d < operand.size(); ++d) {
     if (!operand[d].empty() && operand[d][0] == factor) return static_cast<int>(d);
@@ -32,55 +24,44 @@ int dimension_of_factor(const DimFactors& operand, int factor) {
   return -1;
 }
 
-// Looks for the operands of Concats that join token sequences (text and video, say) on the way to
-// an attention's operand.
-class JoinSearch {
- public:
-  void from(const TokenDim& at) {
-    const Node* node = at.first->producer();
-    if (node == nullptr || !seen_.insert(at).second) return;
-    if (!is_light(*node)) {
-      has_unjoined_ = has_unjoined_ || !tables_.contains(at.first);
-      return;
-    }
-    if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
-      if (tables_.contains(at.first)) return;
-      for (const Value* input : node->inputs()) {
-        const TokenDim operand{input, at.second};
-        if (std::find(joined_.begin(), joined_.end(), operand) == joined_.end()) {
-          joined_.push_back(operand);
-        }
+// The operands of a Concat that joins token sequences (text and video, say) on the way to an
+// attention's operand; empty when nothing is joined there.
+void find_joined(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* joined) {
+  const Node* node = at.first->producer();
+  if (node == nullptr || !is_light(*node) || !seen->insert(at).second) return;
+  if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
+    for (const Value* input : node->inputs()) {
+      const TokenDim operand{input, at.second};
+      if (std::find(joined->begin(), joined->end(), operand) == joined->end()) {
+        joined->push_back(operand);
       }
-      return;
     }
-    const FactorMap map = factors_of(*node);
-    const auto output = static_cast<std::size_t>(at.first->producer_output());
-    const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
-    if (factors.empty()) return;
-    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->input(i) == nullptr) continue;
-      const int dim = dimension_of_factor(map.inputs[i], factors[0]);
-      if (dim >= 0) from({node->input(i), dim});
-    }
+    return;
   }
-
-  // Tables that are joined, such as the rotary angles of text and video, join no sequences.
-  bool has_joined() const { return joined_.size() > 1 && !has_unjoined_; }
-  const std::vector<TokenDim>& joined() const { return joined_; }
-
- private:
-  std::set<TokenDim> seen_;
-  std::vector<TokenDim> joined_;
-  Tables tables_;
-  bool has_unjoined_ = false;
-};
+  const FactorMap map = factors_of(*node);
+  const auto output = static_cast<std::size_t>(at.first->producer_output());
+  const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
+  if (factors.empty()) return;
+  for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+    if (node->input(i) == nullptr) continue;
+    // Rotary tables and masks are no sequences, however they were put together.
+    const bool is_broadcast =
+        node->op().is_pointwise && node->input(i)->shape() != at.first->shape();
+    if (is_broadcast) continue;
+    const int dim = dimension_of_factor(map.inputs[i], factors[0]);
+    if (dim >= 0) find_joined({node->input(i), dim}, seen, joined);
+  }
+}
 
 // Where an attention's output is cut along tokens again: the results of Slice or Split.
 void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* cut) {
   if (!seen->insert(at).second) return;
   for (const Node* node : at.first->users()) {
     if (!is_light(*node)) continue;
-    if (is_cut_along(*node, at.second)) {
+    const bool is_slice = node->type() == "Slice";
+    const auto axes = node->attr_ints("axes");
+    if ((is_slice && std::find(axes.begin(), axes.end(), at.second) != axes.end()) ||
+        (node->type() == "Split" && node->attr_int("axis") == at.second)) {
       for (const Value* output : node->outputs()) cut->emplace_back(output, at.second);
       continue;
     }
@@ -120,22 +101,35 @@ std::optional<Dim> head_units(const Node& attention, int ranks) {
 // Looks for the concatenation of sequences that a token dimension comes from, however far back.
 class SequenceFinder {
  public:
-  // Sizes of its operands, in order; empty when there is none, or when nothing has mixed the tokens
-  // of any operand yet: then one split of the whole is simpler and computes little twice.
+  explicit SequenceFinder(const Graph& graph) {
+    for (const auto& node : graph.nodes()) {
+      if (node->type() != "Attention") continue;
+      const Node* concat = find({node->input(0), token_dimension(*node)});
+      const bool is_mixed =
+          concat != nullptr &&
+          std::any_of(concat->inputs().begin(), concat->inputs().end(),
+                      [&](const Value* input) { return depends_on_attention(input); });
+      if (is_mixed) mixed_.insert(sizes_of(*concat));
+    }
+  }
+
+  // Sizes of its operands, in order; empty when there is none, or when nowhere in the model an
+  // attention stands in front of such a concatenation: then one split of the whole is simpler and
+  // computes little twice.
   std::vector<Dim> segments_of(const TokenDim& at) {
     const Node* concat = find(at);
-    std::vector<Dim> sizes;
-    if (concat == nullptr) return sizes;
-    const auto dim = static_cast<std::size_t>(concat->attr_int("axis"));
-    const bool is_mixed =
-        std::any_of(concat->inputs().begin(), concat->inputs().end(),
-                    [&](const Value* input) { return depends_on_attention(input); });
-    if (!is_mixed) return sizes;
-    for (const Value* input : concat->inputs()) sizes.push_back(input->shape()[dim]);
-    return sizes;
+    if (concat == nullptr || !mixed_.contains(sizes_of(*concat))) return {};
+    return sizes_of(*concat);
   }
 
  private:
+  static std::vector<Dim> sizes_of(const Node& concat) {
+    const auto dim = static_cast<std::size_t>(concat.attr_int("axis"));
+    std::vector<Dim> sizes;
+    for (const Value* input : concat.inputs()) sizes.push_back(input->shape()[dim]);
+    return sizes;
+  }
+
   const Node* find(const TokenDim& at) {
     const auto [known, is_new] = concats_.emplace(at, nullptr);
     const Node* node = at.first->producer();
@@ -168,6 +162,7 @@ class SequenceFinder {
     return depends_[value] = depends;
   }
 
+  std::set<std::vector<Dim>> mixed_;
   std::map<TokenDim, const Node*> concats_;
   std::map<const Value*, bool> depends_;
 };
@@ -198,67 +193,128 @@ bool is_over_batch(const Node& attention, std::int64_t longest) {
          tokens.constant() < batch.constant();
 }
 
+class UlyssesSeeder {
+ public:
+  UlyssesSeeder(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds)
+      : graph_(graph), mesh_(mesh), axis_(axis), seeds_(seeds), sequences_(graph) {}
+
+  void run() {
+    const std::int64_t longest = longest_sequence(graph_);
+    for (const auto& node : graph_.nodes()) {
+      if (node->type() != "Attention" || is_single({node->input(0), token_dimension(*node)}) ||
+          is_over_batch(*node, longest)) {
+        continue;
+      }
+      const auto units = head_units(*node, mesh_.size(axis_));
+      if (units && seed_joined(*node, *units)) continue;
+      if (units) seed_context(*node, *units);
+      seed_plain(*node);
+    }
+  }
+
+ private:
+  static const Dim& tokens_of(const TokenDim& at) {
+    return at.first->shape()[static_cast<std::size_t>(at.second)];
+  }
+
+  static std::vector<TokenDim> joined_at(const TokenDim& at) {
+    std::vector<TokenDim> joined;
+    std::set<TokenDim> seen;
+    find_joined(at, &seen, &joined);
+    return joined;
+  }
+
+  void seed_tokens(const TokenDim& at, std::vector<Dim> segments = {}) {
+    seeds_->labels.emplace_back(at.first,
+                                Split{at.second, axis_, tokens_of(at), 1, std::move(segments)});
+  }
+
+  // Queries and results are cut into `units`, keys and values into as many groups with copies.
+  void seed_heads(const Node& attention, const Value* operand, const Dim& units) {
+    const int heads = 3 - token_dimension(attention);
+    const Dim& size = operand->shape()[static_cast<std::size_t>(heads)];
+    const Dim& groups = attention.input(1)->shape()[static_cast<std::size_t>(heads)];
+    const bool has_groups = operand == attention.input(1) || operand == attention.input(2);
+    const auto copies = exact_div(units, groups);
+    if (has_groups && size == groups && copies) {
+      seeds_->labels.emplace_back(
+          operand, Split{heads, axis_, groups, static_cast<int>(copies->constant())});
+    } else {
+      seeds_->labels.emplace_back(operand, Split{heads, axis_, units, 1});
+    }
+  }
+
+  // The queries are put together from several sequences right in front of the attention. Each
+  // sequence is split by itself; the join happens over whole sequences and split heads. An operand
+  // that comes in one (the values, where only the others are turned) is in segments until then.
+  bool seed_joined(const Node& attention, const Dim& units) {
+    const int dim = token_dimension(attention);
+    const TokenDim query{attention.input(0), dim};
+    const std::vector<TokenDim> sequences = joined_at(query);
+    if (sequences.size() < 2) return false;
+    std::vector<Dim> segments;
+    Dim sum = 0;
+    for (const TokenDim& sequence : sequences) {
+      segments.push_back(tokens_of(sequence));
+      sum = sum + segments.back();
+    }
+    std::vector<const Value*> with_heads;
+    std::vector<const Value*> in_segments;
+    const auto seed_operand = [&](const Value* value, const std::vector<TokenDim>& parts) {
+      for (const TokenDim& part : parts) seed_tokens(part);
+      const bool is_one = parts.size() < 2 && tokens_of({value, dim}) == sum;
+      (is_one ? in_segments : with_heads).push_back(value);
+    };
+    for (std::size_t i = 0; i < 3; ++i) {
+      seed_operand(attention.input(i), joined_at({attention.input(i), dim}));
+    }
+    std::vector<TokenDim> cut;
+    std::set<TokenDim> seen;
+    find_cut({attention.output(), dim}, &seen, &cut);
+    seed_operand(attention.output(), cut);
+    for (const Value* value : with_heads) seed_heads(attention, value, units);
+    for (const Value* value : in_segments) seed_tokens({value, dim}, segments);
+    seeds_->prefer_heads.insert(&attention);
+    return true;
+  }
+
+  // The queries attend to themselves and to more: the join happens over split heads.
+  void seed_context(const Node& attention, const Dim& units) {
+    const int dim = token_dimension(attention);
+    std::vector<TokenDim> context = joined_at({attention.input(1), dim});
+    if (context.size() < 2) return;
+    if (!contains_size(context, tokens_of({attention.input(0), dim}))) return;
+    for (const TokenDim& sequence : context) seed_tokens(sequence);
+    for (const TokenDim& sequence : joined_at({attention.input(2), dim})) seed_tokens(sequence);
+    for (const Value* operand : {attention.input(1), attention.input(2)}) {
+      seed_heads(attention, operand, units);
+    }
+    seeds_->prefer_heads.insert(&attention);
+  }
+
+  void seed_plain(const Node& attention) {
+    const int dim = token_dimension(attention);
+    const TokenDim query{attention.input(0), dim};
+    const std::vector<Dim> segments = sequences_.segments_of(query);
+    seed_tokens(query, segments);
+    seed_tokens({attention.output(), dim}, segments);
+    // Self-attention. Short contexts of another length are better gathered.
+    if (tokens_of({attention.input(1), dim}) == tokens_of(query)) {
+      seeds_->prefer_heads.insert(&attention);
+    }
+  }
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const int axis_;
+  AxisSeeds* seeds_;
+  SequenceFinder sequences_;
+};
+
 }  // namespace
 
 void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
-  const auto seed_tokens = [&](const TokenDim& at, std::vector<Dim> segments = {}) {
-    const Dim& size = at.first->shape()[static_cast<std::size_t>(at.second)];
-    seeds->labels.emplace_back(at.first, Split{at.second, axis, size, 1, std::move(segments)});
-  };
-  const std::int64_t longest = longest_sequence(graph);
-  SequenceFinder sequences;
-  for (const auto& node : graph.nodes()) {
-    if (node->type() != "Attention" || is_over_batch(*node, longest)) continue;
-    const int tokens = token_dimension(*node);
-    const TokenDim query{node->input(0), tokens};
-    const TokenDim key{node->input(1), tokens};
-    const TokenDim output{node->output(), tokens};
-    if (is_single(query)) continue;
-    JoinSearch search;
-    search.from(query);
-    const auto units = head_units(*node, mesh.size(axis));
-    if (search.has_joined() && units) {
-      // Each sequence is split by itself; the join happens over whole sequences and split heads.
-      search.from(key);
-      search.from({node->input(2), tokens});
-      std::vector<TokenDim> joined = search.joined();
-      std::set<TokenDim> seen;
-      find_cut(output, &seen, &joined);
-      for (const TokenDim& sequence : joined) seed_tokens(sequence);
-      const Dim& groups = key.first->shape()[static_cast<std::size_t>(3 - tokens)];
-      const auto copies = static_cast<int>(floor_div(*units, groups).constant());
-      for (const Value* value : {node->input(0), node->output()}) {
-        seeds->labels.emplace_back(value, Split{3 - tokens, axis, *units, 1});
-      }
-      for (const Value* value : {node->input(1), node->input(2)}) {
-        seeds->labels.emplace_back(value, Split{3 - tokens, axis, groups, copies});
-      }
-      continue;
-    }
-    JoinSearch context;
-    context.from(key);
-    const Dim& queries = query.first->shape()[static_cast<std::size_t>(tokens)];
-    if (context.has_joined() && units && contains_size(context.joined(), queries)) {
-      // The queries attend to themselves and to more: the join happens over split heads.
-      context.from({node->input(2), tokens});
-      for (const TokenDim& sequence : context.joined()) seed_tokens(sequence);
-      const Dim& groups = key.first->shape()[static_cast<std::size_t>(3 - tokens)];
-      const auto copies = exact_div(*units, groups);
-      for (const Value* operand : {node->input(1), node->input(2)}) {
-        seeds->labels.emplace_back(
-            operand, Split{3 - tokens, axis, groups, static_cast<int>(copies->constant())});
-      }
-      seeds->prefer_heads.insert(node.get());
-    }
-    const std::vector<Dim> segments = sequences.segments_of(query);
-    seed_tokens(query, segments);
-    seed_tokens(output, segments);
-    // Self-attention. Short contexts of another length are better gathered.
-    const auto at = static_cast<std::size_t>(tokens);
-    if (key.first->shape()[at] == query.first->shape()[at]) {
-      seeds->prefer_heads.insert(node.get());
-    }
-  }
+  UlyssesSeeder(graph, mesh, axis, seeds).run();
 }
 
 }  // namespace tutti

@@ -103,7 +103,7 @@ class Verifier {
 
   Split cut(const Node& node, int axis) const {
     return Split{static_cast<int>(node.attr_int("dim")), axis, node.attr_dims("units")[0],
-                 static_cast<int>(node.attr_int("replicas", 1))};
+                 static_cast<int>(node.attr_int("replicas", 1)), node.attr_dims("segments")};
   }
 
   Status check_exchange(const Node& node) const {

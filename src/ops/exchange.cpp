@@ -2,6 +2,7 @@
 // operator lowers to them.
 #include <algorithm>
 
+#include "graph/rank_constant.h"
 #include "ops/common.h"
 #include "ops/families.h"
 
@@ -72,7 +73,38 @@ Result<Cut> cut_of(const Node& node) {
   return cut;
 }
 
+// A dimension in segments is one of a constant, which is cut on loading: no kernel does it.
+Status check_segments(const Node& node, const Cut& cut, const Shape& segments) {
+  Dim sum = 0;
+  for (const Dim& segment : segments) sum = sum + segment;
+  if (sum != cut.units || cut.replicas != 1) {
+    return invalid_argument("segments ", segments, " add up to ", sum, ", expected ", cut.units,
+                            " units of 1 replica");
+  }
+  if (sliced_constant(*node.input(0)) != nullptr) return {};
+  return invalid_argument("cuts '", node.input(0)->name(), "' in segments ", segments,
+                          ", which only constants allow");
+}
+
+Result<std::vector<TensorType>> infer_slice_in_segments(const Node& node, const Shape& segments) {
+  TUTTI_ASSIGN_OR_RETURN(const AxisRef axis, axis_of(node));
+  TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(node));
+  TUTTI_RETURN_IF_ERROR(check_segments(node, cut, segments));
+  TensorType type = node.input(0)->type();
+  Dim& size = type.shape[static_cast<std::size_t>(cut.dim)];
+  const Dim unit = floor_div(size, cut.units);
+  size = 0;
+  for (const Dim& segment : segments) {
+    TUTTI_ASSIGN_OR_RETURN(const Dim piece,
+                           piece_size({cut.dim, segment, 1}, segment * unit, axis));
+    size = size + piece;
+  }
+  return std::vector<TensorType>{std::move(type)};
+}
+
 Result<std::vector<TensorType>> infer_shard_slice(const Node& node, int) {
+  const Shape segments = node.attr_dims("segments");
+  if (!segments.empty()) return infer_slice_in_segments(node, segments);
   TUTTI_ASSIGN_OR_RETURN(const AxisRef axis, axis_of(node));
   TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(node));
   TensorType type = node.input(0)->type();
@@ -242,7 +274,8 @@ void register_exchange_ops(OpRegistry* ops, LoweringRegistry* /*lowerings*/) {
   const AttributeSpec replicas{"replicas", AttributeKind::kInt, false};
   const AttributeSpec op{"op", AttributeKind::kString, false};
 
-  OpDef shard_slice = exchange("ShardSlice", {dim, units, replicas});
+  OpDef shard_slice =
+      exchange("ShardSlice", {dim, units, replicas, {"segments", AttributeKind::kDims, false}});
   shard_slice.infer = infer_shard_slice;
   shard_slice.factors = cut_factors;
   shard_slice.is_exchange = false;  // local: no other rank takes part

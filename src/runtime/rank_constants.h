@@ -28,8 +28,8 @@ class RankConstants {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  Result<std::shared_ptr<const Tensor>> cut(const Node& slice, const SymbolMap& symbols,
-                                            std::string* key);
+  Result<std::shared_ptr<const Tensor>> piece_of(const Node& slice, const SymbolMap& symbols,
+                                                 std::string* key);
 
   const bool keeps_pieces_;
   std::map<std::string, std::weak_ptr<const Tensor>> pieces_;
@@ -38,9 +38,15 @@ class RankConstants {
   std::size_t bytes_ = 0;
 };
 
-// The units of a dimension that rank `rank` of `ranks` holds of `whole`, as in Split
-// (graph/layout.h).
-Result<Tensor> cut_piece(const Tensor& whole, int dim, std::int64_t units, int replicas, int ranks,
-                         int rank);
+// As Split (graph/layout.h), with numbers for sizes.
+struct PieceCut {
+  int dim = 0;
+  std::int64_t units = 0;
+  int replicas = 1;
+  std::vector<std::int64_t> segments = {};
+};
+
+// The units of a dimension of `whole` that rank `rank` of `ranks` holds.
+Result<Tensor> cut_piece(const Tensor& whole, const PieceCut& cut, int ranks, int rank);
 
 }  // namespace tutti

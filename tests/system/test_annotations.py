@@ -31,11 +31,11 @@ def mlp():
     return model
 
 
-def annotate(model, node, tensor, dims, devices, groups=None, name="tp=2"):
+def annotate(model, node, tensor, dims, devices, groups=None, name="tp=2", num_devices=2):
     """Adds a sharding specification: `dims` maps dimensions to numbers of shards."""
     if not model.configuration:
         configuration = model.configuration.add()
-        configuration.name, configuration.num_devices = name, 2
+        configuration.name, configuration.num_devices = name, num_devices
     (target,) = [one for one in model.graph.node if one.name == node]
     if not target.device_configurations:
         target.device_configurations.add().configuration_id = model.configuration[0].name
@@ -130,6 +130,43 @@ def test_replicas_are_groups_of_devices(tutti, tmp_path):
         ]
         or specs_of(plan).get("x") is None
     )
+
+
+@pytest.mark.parametrize(
+    ("dims", "devices", "groups"),
+    [
+        ({0: 4}, [0, 1, 2, 3], {}),  # rows over both axes, tp outside
+        ({0: 2, 1: 2}, [0, 1, 2, 3], {}),  # rows over tp, columns over cp
+        ({0: 2, 1: 2}, [0, 2, 1, 3], {}),  # rows over cp, columns over tp
+        ({0: 2}, [-1, -2], {-1: [0, 1], -2: [2, 3]}),  # rows over tp, replicas along cp
+        ({0: 2}, [7, 8], {7: [0, 2], 8: [1, 3]}),  # rows over cp, replicas along tp
+    ],
+)
+def test_specifications_over_two_axes_come_back_from_the_plan(
+    tutti, tmp_path, dims, devices, groups
+):
+    feeds = {"x": np.random.default_rng(1).standard_normal((ROWS, WIDTH), dtype=np.float32)}
+    onnx.save(mlp(), tmp_path / "plain.onnx")
+    (want,) = tutti.run(tmp_path / "plain.onnx", feeds, tmp_path / "one")
+    mesh = {"name": "tp=2,cp=2", "num_devices": 4}
+    model = annotate(mlp(), "act", "a", dims, devices, groups, **mesh)
+    compiled(tutti, tmp_path, model, "--no-fuse")
+    plan = onnx.load(tmp_path / "m/1/model.plan", load_external_data=False)
+    assert plan.configuration[0].num_devices == 4
+    (spec,) = [
+        spec
+        for node in plan.graph.node
+        if node.name == "act"
+        for configuration in node.device_configurations
+        for spec in configuration.sharding_spec
+        if spec.tensor_name == "a"
+    ]
+    members = {entry.key: list(entry.value) for entry in spec.index_to_device_group_map}
+    resolved = lambda keys, of: [of.get(key, [key]) for key in keys]
+    assert {dim.axis: dim.simple_sharding[0].num_shards for dim in spec.sharded_dim} == dims
+    assert resolved(spec.device, members) == resolved(devices, groups)
+    (got,) = tutti.run(tmp_path / "model.onnx", feeds, tmp_path / "run")
+    assert relative_error(got, want) <= 1e-5
 
 
 def twice(model):

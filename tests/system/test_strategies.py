@@ -1,5 +1,7 @@
 """Tensor parallelism, combinations of mesh axes and the automatic mesh on the sample transformer."""
 
+import json
+
 import pytest
 from sample_models import ONNX, SIZES, relative_error, transformer_feeds
 
@@ -45,6 +47,20 @@ def test_ranks_hold_their_share_of_the_weights(tutti, tmp_path):
         weights, _ = bytes_by_rank(tutti, tmp_path / str(ranks), "--mesh", f"tp={ranks}")
         assert len(weights) == ranks
         assert max(weights) <= 1.25 * whole[0] / ranks
+
+
+def test_ranks_load_their_share_of_the_weights(tutti):
+    """What executors hold, not what the plan promises."""
+    sizes = [part for name, size in SIZES.items() for part in ("--size", f"{name}={size}")]
+
+    def loaded(*options):
+        report = tutti("bench", MODEL, "--runs", "1", "--json", *sizes, *options).stdout
+        return [row["weight_bytes"] for row in json.loads(report)["memory"]]
+
+    (whole,) = loaded()
+    parts = loaded("--mesh", "tp=4")
+    assert len(parts) == 4
+    assert max(parts) <= 1.25 * whole / 4
 
 
 def test_a_model_that_is_too_large_for_one_rank_fits_on_four(tutti, tmp_path):

@@ -281,6 +281,77 @@ TEST_F(EqualityTest, OneStreamOfJoinedSequencesStaysInPieces) {
   }
 }
 
+// One joint stream whose queries and keys are taken apart in front of each attention, because only
+// the video's are turned (as in CogView). `turns_all`: they stay in one and are turned by a table
+// that was concatenated instead.
+std::string turned_transformer(int layers, bool turns_all) {
+  std::string text =
+      "graph @turned (%video: f32[b, s, 16], %text: f32[b, t, 16], %turn.v: f32[s, 4], "
+      "%turn.t: f32[t, 4]) {\n  %x.0 = Concat(%text, %video) {axis = 1}\n"
+      "  %turn = Concat(%turn.t, %turn.v) {axis = 0}\n";
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string l = str_cat("%l", layer);
+    text +=
+        str_cat("  ", l, "n = LayerNormalization(%x.", layer, ") {axis = 2, epsilon = 0.001}\n");
+    for (const std::string part : {"q", "k", "v"}) {
+      const std::string name = l + part;
+      text +=
+          str_cat("  ", name, "w = constant f32[16, 16] data\n  ", name, "m = MatMul(", l, "n, ",
+                  name, "w)\n  ", name, "r = Reshape(", name, "m) {shape = dims[b, s+t, 4, 4]}\n  ",
+                  name, "h = Transpose(", name, "r) {perm = [0, 2, 1, 3]}\n");
+      if (part == "v") {
+        text += str_cat("  ", name, " = Tanh(", name, "h)\n");
+      } else if (turns_all) {
+        text += str_cat("  ", name, " = Mul(", name, "h, %turn)\n");
+      } else {
+        text += str_cat("  ", name, "t = Slice(", name,
+                        "h) {axes = [2], starts = dims[0], ends = dims[t], steps = [1]}\n  ", name,
+                        "v = Slice(", name,
+                        "h) {axes = [2], starts = dims[t], ends = dims[s+t], steps = [1]}\n  ",
+                        name, "vt = Mul(", name, "v, %turn.v)\n  ", name, " = Concat(", name, "t, ",
+                        name, "vt) {axis = 2}\n");
+      }
+    }
+    text += str_cat(
+        "  ", l, "a = Attention(", l, "q, ", l, "k, ", l, "v) {layout = \"bhsd\", scale = 0.5}\n  ",
+        l, "at = Transpose(", l, "a) {perm = [0, 2, 1, 3]}\n  ", l, "af = Reshape(", l,
+        "at) {shape = dims[b, s+t, 16]}\n  ", l, "pw = constant f32[16, 16] data\n  ", l,
+        "p = MatMul(", l, "af, ", l, "pw)\n  %x.", layer + 1, " = Add(%x.", layer, ", ", l, "p)\n");
+  }
+  const std::string last = str_cat("%x.", layers);
+  return text + "  %y = Slice(" + last +
+         ") {axes = [1], starts = dims[t], ends = dims[s+t], steps = [1]}\n  return %y\n}\n";
+}
+
+TEST_F(EqualityTest, PartsThatAreTurnedByThemselvesStayInPieces) {
+  const int layers = 2;
+  for (const bool turns_all : {false, true}) {
+    const std::string text = turned_transformer(layers, turns_all);
+    for (const std::string_view mesh : {"cp=2", "cp=3"}) {
+      const CompiledModel model = compile_text(text, options(mesh));
+      std::map<std::string, int> kinds;
+      for (const ExchangeInfo& exchange : model.exchanges) ++kinds[exchange.kind];
+      EXPECT_EQ(kinds, (std::map<std::string, int>{{"AllToAll", 2 * layers}, {"AllGather", 1}}))
+          << model.explain;
+      for (const auto& node : model.main->nodes()) {
+        if (node->type() != "Linear") continue;
+        EXPECT_NE(model.layouts.at(node->output()->name()).layout.on_axis(0), nullptr)
+            << node->output()->name() << " is computed on every rank";
+      }
+      const NamedTensors tensors = {{"video", random_f32({2, 9, 16}, 1)},
+                                    {"text", random_f32({2, 5, 16}, 2)},
+                                    {"turn.v", random_f32({9, 4}, 3)},
+                                    {"turn.t", random_f32({5, 4}, 4)}};
+      SpmdInterpreter interpreter(&ops_);
+      const auto right =
+          interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"s", 9}, {"t", 5}});
+      const auto found = interpreter.run(model, tensors);
+      ASSERT_TRUE(right.ok() && found.ok()) << found.status().to_string();
+      for (const auto& outputs : *found) EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5);
+    }
+  }
+}
+
 TEST_F(EqualityTest, TensorParallelProductsSumToTheWhole) {
   constexpr std::string_view kMlp = R"(graph @mlp (%x: f32[b, 16]) {
     %w1 = constant f32[16, 21] data

@@ -32,6 +32,15 @@ const RuleCase kCases[] = {
     {"Split", "%x: f32[m, 8]",
      "%a: f32[m, 2], %b: f32[m, 6] = Split(%x) {axis = 1, sizes = dims[2, 6]}\n"
      " %y = Concat(%b, %a) {axis = 1}"},
+    {"ConcatThenCuts", "%x: f32[m, 4], %z: f32[n, 4], %v: f32[3, 4]",
+     "%j = Concat(%x, %z, %v) {axis = 0}\n %e = Exp(%j)\n"
+     " %a = Slice(%e) {axes = [0], starts = dims[m], ends = dims[m+n+3], steps = [1]}\n"
+     " %b: f32[n, 4], %c: f32[3, 4] = Split(%a) {axis = 0, sizes = dims[n, 3]}\n"
+     " %d = Slice(%e) {axes = [0], starts = dims[0], ends = dims[m], steps = [1]}\n"
+     " %s = Softmax(%b) {axis = 0}\n %y = Concat(%c, %s, %d) {axis = 0}"},
+    {"ConcatThenSum", "%x: f32[m, 4], %z: f32[n, 4]",
+     "%j = Concat(%x, %z) {axis = 0}\n"
+     " %y = Reduce(%j) {kind = \"sum\", axes = [0], keepdims = 1}"},
     {"Pad", "%x: f32[m, n]",
      "%y = Pad(%x) {axes = [1], before = dims[1], after = dims[2], mode = \"constant\"}"},
     {"Tile", "%x: f32[m, n]", "%y = Tile(%x) {repeats = dims[2, 1]}"},
@@ -100,6 +109,48 @@ class RuleTest : public CompilerTest, public ::testing::WithParamInterface<RuleC
     return tensors;
   }
 
+  // Puts an input together from two parts along `dim`, "front" and "back".
+  void join_input(Graph& graph, std::size_t input, std::int64_t dim) {
+    Value* x = graph.inputs()[input];
+    const std::vector<Node*> users = x->users();
+    const Dim& size = x->shape()[static_cast<std::size_t>(dim)];
+    const Dim border = size.is_constant() ? Dim(size.constant() / 2) : Dim(2);
+    GraphBuilder b(&graph, &ops_);
+    b.set_insertion_point(graph.nodes().front().get());
+    Value* front = b.slice(x, {dim}, {0}, {border});
+    Value* back = b.slice(x, {dim}, {border}, {size});
+    Value* joined = b.op("Concat", {front, back}, {{"axis", dim}});
+    ASSERT_TRUE(b.status().ok()) << b.status().to_string();
+    graph.rename(front, "front");
+    graph.rename(back, "back");
+    for (Node* user : users) {
+      for (std::size_t i = 0; i < user->inputs().size(); ++i) {
+        if (user->input(i) == x) user->set_input(i, joined);
+      }
+    }
+  }
+
+  // Partitioned as the seeds say, wherever that is possible, every rank has `right`.
+  void expect_whole(const Graph& graph, CompileOptions seeded, const NamedTensors& inputs,
+                    const Tensor& right, const std::string& what) {
+    // Links that cost nothing: whatever may be split is split.
+    seeded.rates.bytes_per_second = 1e30;
+    seeded.rates.seconds_per_exchange = 0;
+    CompiledModel model;
+    model.mesh = seeded.mesh;
+    Partitioned spmd = to_spmd(graph, seeded);
+    ASSERT_NE(spmd.graph, nullptr);
+    model.main = std::move(spmd.graph);
+    for (const Value* input : graph.inputs()) {
+      model.inputs.push_back({input->name(), input->type()});
+    }
+    const auto found = SpmdInterpreter(&ops_).run(model, inputs);
+    ASSERT_TRUE(found.ok()) << found.status().to_string() << "\n" << print(*model.main);
+    for (const auto& outputs : *found) {
+      ASSERT_LE(relative_error(outputs[0], right), 2e-6) << what << "\n" << print(*model.main);
+    }
+  }
+
   const SymbolMap sizes_ = {{"m", 6}, {"n", 5}};
 };
 
@@ -115,24 +166,34 @@ TEST_P(RuleTest, PiecesAlongAnyDimensionGiveTheWhole) {
       for (const int ranks : {2, 3, 4}) {
         CompileOptions seeded = options(str_cat("ax=", ranks));
         seeded.seeds = {{value->name(), static_cast<int>(dim), "ax"}};
-        // Links that cost nothing: whatever may be split is split.
-        seeded.rates.bytes_per_second = 1e30;
-        seeded.rates.seconds_per_exchange = 0;
+        expect_whole(*parse_model(text), seeded, inputs, (*right)[0],
+                     str_cat(value->name(), " dimension ", dim, " over ", ranks, " ranks"));
+      }
+    }
+  }
+}
+
+// Each input in turn is a concatenation of two sequences that are split by themselves, so that it
+// arrives in segments.
+TEST_P(RuleTest, SegmentsAlongAnyDimensionGiveTheWhole) {
+  const std::string text = text_of(GetParam());
+  const auto whole = parse_model(text);
+  const NamedTensors inputs = inputs_of(*whole);
+  SpmdInterpreter interpreter(&ops_);
+  const auto right = interpreter.run_whole(*whole, inputs, sizes_);
+  ASSERT_TRUE(right.ok()) << right.status().to_string();
+  for (std::size_t i = 0; i < whole->inputs().size(); ++i) {
+    for (std::size_t dim = 0; dim < whole->inputs()[i]->rank(); ++dim) {
+      if (whole->inputs()[i]->shape()[dim].is(1)) continue;
+      for (const int ranks : {2, 3}) {
         auto graph = parse_model(text);
-        CompiledModel model;
-        model.mesh = seeded.mesh;
-        Partitioned spmd = to_spmd(*graph, seeded);
-        ASSERT_NE(spmd.graph, nullptr);
-        model.main = std::move(spmd.graph);
-        for (const Value* input : whole->inputs())
-          model.inputs.push_back({input->name(), input->type()});
-        const auto found = interpreter.run(model, inputs);
-        ASSERT_TRUE(found.ok()) << found.status().to_string() << "\n" << print(*model.main);
-        for (const auto& outputs : *found) {
-          ASSERT_LE(relative_error(outputs[0], (*right)[0]), 2e-6)
-              << value->name() << " dimension " << dim << " over " << ranks << " ranks\n"
-              << print(*model.main);
-        }
+        join_input(*graph, i, static_cast<std::int64_t>(dim));
+        CompileOptions seeded = options(str_cat("ax=", ranks));
+        const int seeded_dim = static_cast<int>(dim);
+        seeded.seeds = {{"front", seeded_dim, "ax"}, {"back", seeded_dim, "ax"}};
+        expect_whole(*graph, seeded, inputs, (*right)[0],
+                     str_cat(whole->inputs()[i]->name(), " dimension ", dim, " in segments over ",
+                             ranks, " ranks"));
       }
     }
   }

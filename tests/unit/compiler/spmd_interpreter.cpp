@@ -37,12 +37,21 @@ struct Cut {
   std::size_t dim = 0;
   std::int64_t units = 1;
   std::int64_t replicas = 1;
+  std::vector<std::int64_t> segments = {};
 };
 
 Tensor cut(const Tensor& whole, const Cut& c, int ranks, int rank) {
   const std::int64_t size = whole.dims()[c.dim];
   const std::int64_t unit = size / c.units;
-  const auto held = units_of_rank(c.units, c.replicas, ranks, rank);
+  std::vector<std::int64_t> held;
+  if (c.segments.empty()) held = units_of_rank(c.units, c.replicas, ranks, rank);
+  std::int64_t start = 0;
+  for (const std::int64_t segment : c.segments) {
+    for (const std::int64_t unit_of_segment : units_of_rank(segment, 1, ranks, rank)) {
+      held.push_back(start + unit_of_segment);
+    }
+    start += segment;
+  }
   Dims dims = whole.dims();
   dims[c.dim] = static_cast<std::int64_t>(held.size()) * unit;
   Tensor piece = *Tensor::allocate(whole.dtype(), dims);
@@ -245,7 +254,8 @@ Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
         const int axis = mesh.find(node->attr_string("axis"));
         const Cut to{static_cast<std::size_t>(node->attr_int("dim")),
                      *node->attr_dims("units")[0].evaluate(symbols[rank]),
-                     node->attr_int("replicas", 1)};
+                     node->attr_int("replicas", 1),
+                     *evaluate(node->attr_dims("segments"), symbols[rank])};
         results = {
             cut(operands[0], to, mesh.size(axis), mesh.coordinate(static_cast<int>(rank), axis))};
       } else {

@@ -4,6 +4,7 @@
 #include "backends/cpu/evaluator.h"
 #include "compiler_fixture.h"
 #include "graph/rank_constant.h"
+#include "spmd_interpreter.h"
 #include "toy_transformer.h"
 
 namespace tutti {
@@ -162,6 +163,98 @@ TEST_F(TensorTest, PackedQueriesKeysAndValuesAreCutApartFirst) {
                                     tensor("tp=2"));
     EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 1}})) << model.explain;
     EXPECT_EQ(weight_elements(model, 0), 4 * 64 * 64 / 2);
+  }
+}
+
+// Attention and MLP side by side, one output product over both (as in Flux's single blocks).
+TEST_F(TensorTest, AProductOfConcatenatedFeaturesSumsOverPiecesOfEach) {
+  const std::string text = R"(graph @g (%x: f32[b, t, 32]) {
+    %n = LayerNormalization(%x) {axis = 2, epsilon = 0.001}
+    %qw = constant f32[32, 32] data
+    %kw = constant f32[32, 32] data
+    %vw = constant f32[32, 32] data
+    %uw = constant f32[32, 70] data
+    %ow = constant f32[102, 32] data
+    %qm = MatMul(%n, %qw)
+    %km = MatMul(%n, %kw)
+    %vm = MatMul(%n, %vw)
+    %qr = Reshape(%qm) {shape = dims[b, t, 4, 8]}
+    %kr = Reshape(%km) {shape = dims[b, t, 4, 8]}
+    %vr = Reshape(%vm) {shape = dims[b, t, 4, 8]}
+    %a = Attention(%qr, %kr, %vr) {layout = "bshd", scale = 0.5}
+    %af = Reshape(%a) {shape = dims[b, t, 32]}
+    %um = MatMul(%n, %uw)
+    %u = Gelu(%um) {approximate = "none"}
+    %j = Concat(%af, %u) {axis = 2}
+    %y = MatMul(%j, %ow)
+    %z = Add(%x, %y)
+    return %z
+  })";
+  for (const std::string_view mesh : {"tp=2", "tp=4", "tp=2,cp=2"}) {
+    const auto model = compile_text(text, tensor(mesh));
+    Kinds found = kinds(model);
+    EXPECT_EQ(found["AllReduce tp"], 1) << model.explain;
+    EXPECT_EQ(found["AllGather tp"], 0) << model.explain;
+    const int ranks = model.mesh.size(0);
+    double weights = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      weights +=
+          model.memory[static_cast<std::size_t>(rank * model.mesh.num_ranks() / ranks)].weights;
+    }
+    EXPECT_EQ(weights, (3 * 32 * 32 + 32 * 70 + 102 * 32) * 4);
+    const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
+    SpmdInterpreter interpreter(&ops_);
+    const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
+    const auto ranks_found = interpreter.run(model, tensors);
+    ASSERT_TRUE(right.ok() && ranks_found.ok()) << ranks_found.status().to_string();
+    for (const auto& outputs : *ranks_found) {
+      EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
+    }
+  }
+}
+
+// Norms over all heads at once (as in Wan): a number a token is reduced, no features are gathered.
+TEST_F(TensorTest, NormsOverAllHeadsReduceTheirSums) {
+  const auto text_of = [](std::string_view norm) {
+    return str_cat(R"(graph @g (%x: f32[b, t, 32]) {
+    %qw = constant f32[32, 32] data
+    %kw = constant f32[32, 32] data
+    %vw = constant f32[32, 32] data
+    %ow = constant f32[32, 32] data
+    %qs = constant f32[32] data
+    %ks = constant f32[32] data
+    %qm = MatMul(%x, %qw)
+    %km = MatMul(%x, %kw)
+    %vm = MatMul(%x, %vw)
+    %qn = )",
+                   norm, R"((%qm, %qs) {axis = 2, epsilon = 0.001}
+    %kn = )",
+                   norm, R"((%km, %ks) {axis = 2, epsilon = 0.001}
+    %qr = Reshape(%qn) {shape = dims[b, t, 4, 8]}
+    %kr = Reshape(%kn) {shape = dims[b, t, 4, 8]}
+    %vr = Reshape(%vm) {shape = dims[b, t, 4, 8]}
+    %a = Attention(%qr, %kr, %vr) {layout = "bshd", scale = 0.5}
+    %af = Reshape(%a) {shape = dims[b, t, 32]}
+    %y = MatMul(%af, %ow)
+    return %y
+  })");
+  };
+  for (const auto& [norm, sums] : {std::pair{"RMSNormalization", 1}, {"LayerNormalization", 2}}) {
+    const std::string text = text_of(norm);
+    for (const std::string_view mesh : {"tp=2", "tp=3", "tp=2,cp=2"}) {
+      const auto model = compile_text(text, tensor(mesh));
+      Kinds found = kinds(model);
+      EXPECT_EQ(found["AllReduce tp"], 2 * sums + 1) << model.explain;
+      EXPECT_EQ(found["AllGather tp"], 0) << model.explain;
+      const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
+      SpmdInterpreter interpreter(&ops_);
+      const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
+      const auto ranks = interpreter.run(model, tensors);
+      ASSERT_TRUE(right.ok() && ranks.ok()) << ranks.status().to_string();
+      for (const auto& outputs : *ranks) {
+        EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
+      }
+    }
   }
 }
 

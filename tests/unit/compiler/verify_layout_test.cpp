@@ -71,6 +71,24 @@ TEST_F(VerifyLayoutTest, AnExchangeOfOtherDimensionsThanItSaysIsFound) {
   EXPECT_THAT(error(), HasSubstr("AllGather"));
 }
 
+TEST_F(VerifyLayoutTest, SegmentsThatAreNotThePartsOfAConcatenationAreFound) {
+  CompileOptions cp = options("cp=2");
+  cp.seeds = {{"a", 0, "cp"}, {"b", 0, "cp"}};
+  const auto graph = parse_model(R"(graph @g (%x: f32[m, 4], %z: f32[n, 4]) {
+    %a = Exp(%x)
+    %b = Exp(%z)
+    %j = Concat(%a, %b) {axis = 0}
+    %y = Abs(%j)
+    return %y
+  })");
+  Partitioned spmd = to_spmd(*graph, cp);
+  Split& joined = spmd.layouts.at("j").layout.splits.at(0);
+  ASSERT_EQ(joined.segments, (std::vector<Dim>{Dim::symbol("m"), Dim::symbol("n")}));
+  std::swap(joined.segments[0], joined.segments[1]);  // as long, but other rows
+  const Status status = verify_layouts(spmd, cp.mesh);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("Concat"), HasSubstr("do not follow rule")));
+}
+
 TEST_F(VerifyLayoutTest, APartialSumThatIsReadIsFound) {
   CompileOptions tp = options("tp=2");
   tp.seeds = {{"w1", 1, "tp"}};

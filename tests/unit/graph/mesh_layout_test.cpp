@@ -45,6 +45,36 @@ TEST(Layout, ReplicasGiveNeighbouringRanksTheSameUnit) {
   EXPECT_EQ(layout.to_string({4, 64}, mesh), "[4/cp(units 4, x2), 64]");
 }
 
+TEST(Layout, SplitsOfOneDimensionNest) {
+  const Mesh mesh = *Mesh::parse("tp=2,cp=3");
+  Layout layout;
+  layout.set({.dim = 0, .axis = 0, .units = Dim(7)});
+  const Dim outer = local_shape({7}, layout, mesh)[0];
+  layout.set({.dim = 0, .axis = 1, .units = outer});
+  std::vector<std::int64_t> sizes;
+  for (int rank = 0; rank < 6; ++rank) {
+    SymbolMap symbols;
+    mesh.bind(rank, &symbols);
+    sizes.push_back((*evaluate(local_shape({7}, layout, mesh), symbols))[0]);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{2, 1, 1, 1, 1, 1}));  // 4 and 3, each over three
+  EXPECT_EQ(layout.to_string({7}, mesh), "[7/tp/cp]");
+}
+
+TEST(Layout, SegmentsAreCutEachByItself) {
+  const Mesh mesh = *Mesh::parse("cp=2");
+  Layout layout;
+  layout.set({.dim = 0, .axis = 0, .units = Dim(8), .segments = {3, 5}});
+  std::vector<std::int64_t> sizes;
+  for (int rank = 0; rank < 2; ++rank) {
+    SymbolMap symbols;
+    mesh.bind(rank, &symbols);
+    sizes.push_back((*evaluate(local_shape({8}, layout, mesh), symbols))[0]);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{2 + 3, 1 + 2}));
+  EXPECT_EQ(layout.to_string({8}, mesh), "[8/cp(3 | 5)]");
+}
+
 TEST(Layout, OneSplitAnAxis) {
   Layout layout;
   layout.set({.dim = 1, .axis = 0, .units = Dim(8)});

@@ -26,8 +26,8 @@ std::vector<float> numbers(const Tensor& tensor) {
 TEST(CutPiece, HoldsTheUnitsOfTheRank) {
   const Tensor whole = counted({2, 6});
   // Three units of two columns over two ranks.
-  const auto first = cut_piece(whole, 1, 3, 1, 2, 0);
-  const auto second = cut_piece(whole, 1, 3, 1, 2, 1);
+  const auto first = cut_piece(whole, {1, 3, 1}, 2, 0);
+  const auto second = cut_piece(whole, {1, 3, 1}, 2, 1);
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_EQ(first->dims(), (Dims{2, 4}));
   EXPECT_EQ(numbers(*first), (std::vector<float>{0, 1, 2, 3, 6, 7, 8, 9}));
@@ -37,20 +37,27 @@ TEST(CutPiece, HoldsTheUnitsOfTheRank) {
 TEST(CutPiece, RepeatsUnitsThatStandSeveralTimes) {
   // Two units, each twice, over three ranks: [a a], [b], [b].
   const Tensor whole = counted({2, 2});
-  EXPECT_EQ(numbers(*cut_piece(whole, 0, 2, 2, 3, 0)), (std::vector<float>{0, 1, 0, 1}));
-  EXPECT_EQ(numbers(*cut_piece(whole, 0, 2, 2, 3, 1)), (std::vector<float>{2, 3}));
-  EXPECT_EQ(numbers(*cut_piece(whole, 0, 2, 2, 3, 2)), (std::vector<float>{2, 3}));
+  EXPECT_EQ(numbers(*cut_piece(whole, {0, 2, 2}, 3, 0)), (std::vector<float>{0, 1, 0, 1}));
+  EXPECT_EQ(numbers(*cut_piece(whole, {0, 2, 2}, 3, 1)), (std::vector<float>{2, 3}));
+  EXPECT_EQ(numbers(*cut_piece(whole, {0, 2, 2}, 3, 2)), (std::vector<float>{2, 3}));
+}
+
+TEST(CutPiece, TakesAPieceOfEachSegment) {
+  const Tensor whole = counted({1, 7});
+  const PieceCut cut{1, 7, 1, {4, 3}};
+  EXPECT_EQ(numbers(*cut_piece(whole, cut, 2, 0)), (std::vector<float>{0, 1, 4, 5}));
+  EXPECT_EQ(numbers(*cut_piece(whole, cut, 2, 1)), (std::vector<float>{2, 3, 6}));
 }
 
 TEST(CutPiece, MayBeEmpty) {
-  const auto piece = cut_piece(counted({2, 3}), 0, 2, 1, 4, 3);
+  const auto piece = cut_piece(counted({2, 3}), {0, 2, 1}, 4, 3);
   ASSERT_TRUE(piece.ok());
   EXPECT_EQ(piece->dims(), (Dims{0, 3}));
 }
 
 TEST(CutPiece, ContiguousPiecesShareTheMemoryOfTheWhole) {
   const Tensor whole = counted({8, 16});
-  const auto piece = cut_piece(whole, 0, 8, 1, 4, 2);
+  const auto piece = cut_piece(whole, {0, 8, 1}, 4, 2);
   ASSERT_TRUE(piece.ok());
   EXPECT_EQ(piece->data(), whole.data() + 4 * 16 * sizeof(float));
 }

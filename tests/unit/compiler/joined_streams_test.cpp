@@ -1,4 +1,5 @@
-// Streams of text and video that are joined in front of shared projections.
+// Streams of text and video that share projections: how often ranks exchange, and that nothing
+// changes.
 #include <gmock/gmock.h>
 
 #include "base/str_cat.h"
@@ -122,21 +123,21 @@ Counts exchanges_of(const CompiledModel& compiled) {
   return kinds;
 }
 
-class PartJoinsTest : public CompilerTest {
+class JoinedStreamsTest : public CompilerTest {
  protected:
   Counts exchanges_of_model(Model model, std::string_view mesh) {
     return exchanges_of(compile_text(model.text(), options(mesh)));
   }
 };
 
-TEST_F(PartJoinsTest, ALayerThatJoinsInFrontOfItsProjectionsCostsTwoExchanges) {
+TEST_F(JoinedStreamsTest, ALayerThatJoinsInFrontOfItsProjectionsCostsTwoExchanges) {
   for (const int layers : {1, 3}) {
     EXPECT_EQ(exchanges_of_model(Model(Stream::kJoinedInLayers, layers), "cp=4"),
               (Counts{{"AllToAll", 2 * layers}, {"AllGather", 1}}));
   }
 }
 
-TEST_F(PartJoinsTest, AStreamThatIsJoinedOnceStaysOne) {
+TEST_F(JoinedStreamsTest, AStreamThatIsJoinedOnceStaysOne) {
   const CompiledModel compiled =
       compile_text(Model(Stream::kJoinedOnce, 2).text(), options("cp=4"));
   EXPECT_THAT(compiled.explain, HasSubstr("l0.q.p: f32 [16/cp, 16]"));
@@ -144,37 +145,12 @@ TEST_F(PartJoinsTest, AStreamThatIsJoinedOnceStaysOne) {
             (Counts{{"AllToAll", 4}, {"AllGather", 1}}));
 }
 
-TEST_F(PartJoinsTest, SizesMayBeSymbols) {
+TEST_F(JoinedStreamsTest, SizesMayBeSymbols) {
   EXPECT_EQ(exchanges_of_model(Model(Stream::kJoinedInLayers, 2, "words", "patches"), "cp=3"),
             (Counts{{"AllToAll", 4}, {"AllGather", 1}}));
 }
 
-TEST_F(PartJoinsTest, OneRankKeepsTheWholeProjections) {
-  const auto graph = parse_model(Model(Stream::kJoinedInLayers, 2).text());
-  const std::string before = canonical(*graph);
-  ASSERT_TRUE(part_joins(*graph, options("")).ok());
-  EXPECT_EQ(canonical(*graph), before);
-}
-
-TEST_F(PartJoinsTest, AStreamThatIsReadWholeIsNotParted) {
-  const auto graph = parse_model(R"(graph @g (%a: f32[1, 3, 8], %b: f32[1, 4, 8]) {
-    %w = constant f32[8, 8] data
-    %u = constant f32[8, 8] data
-    %p = MatMul(%a, %w)
-    %q = MatMul(%b, %u)
-    %x = Concat(%p, %q) {axis = 1}
-    %y = MatMul(%x, %w)
-    %h = Reshape(%y) {shape = dims[1, 7, 2, 4]}
-    %z = Attention(%h, %h, %h) {scale = 1.0, is_causal = 0, layout = "bshd"}
-    %s = Reduce(%y) {kind = "max", axes = [1], keepdims = 0}
-    return %z, %s
-  })");
-  const std::string before = canonical(*graph);
-  ASSERT_TRUE(part_joins(*graph, options("cp=2")).ok());
-  EXPECT_EQ(canonical(*graph), before);
-}
-
-TEST_F(PartJoinsTest, AnyNumberOfRanksGivesTheOneRankResult) {
+TEST_F(JoinedStreamsTest, AnyNumberOfRanksGivesTheOneRankResult) {
   for (const Stream stream :
        {Stream::kJoinedInLayers, Stream::kJoinedOnce, Stream::kRotatedInParts}) {
     const std::string text = Model(stream, 2).text();
@@ -196,7 +172,7 @@ TEST_F(PartJoinsTest, AnyNumberOfRanksGivesTheOneRankResult) {
 }
 
 // Attention over the places of each frame, then over the frames of each place.
-TEST_F(PartJoinsTest, AttentionOverFramesFollowsTheSplitOfPlaces) {
+TEST_F(JoinedStreamsTest, AttentionOverFramesFollowsTheSplitOfPlaces) {
   const std::string text = R"(graph @g (%x: f32[3, 10, 16]) {
     %w = constant f32[16, 16] data
     %p = MatMul(%x, %w)
@@ -210,37 +186,6 @@ TEST_F(PartJoinsTest, AttentionOverFramesFollowsTheSplitOfPlaces) {
   const CompiledModel compiled = compile_text(text, options("cp=4"));
   Counts kinds = exchanges_of(compiled);
   EXPECT_EQ(kinds, (Counts{{"AllToAll", 2}, {"AllGather", 1}})) << compiled.explain;
-}
-
-// One table of angles serves attentions whose tokens stand in pieces and others whose heads do.
-TEST_F(PartJoinsTest, ATableDoesNotTellItsUsersHowToBeSplit) {
-  const std::string text = R"(graph @g (%a: f32[5, 16], %b: f32[6, 16], %ids: f32[11]) {
-    %w = constant f32[16, 16] data
-    %u = constant f32[16, 16] data
-    %o = constant f32[16, 16] data
-    %c = Cos(%ids)
-    %cos = Reshape(%c) {shape = dims[1, 11, 1, 1]}
-    %p = MatMul(%a, %w)
-    %q = MatMul(%b, %u)
-    %j = Concat(%p, %q) {axis = 0}
-    %h = Reshape(%j) {shape = dims[1, 11, 4, 4]}
-    %r = Mul(%h, %cos)
-    %z = Attention(%r, %r, %r) {scale = 0.5, is_causal = 0, layout = "bshd"}
-    %f = Reshape(%z) {shape = dims[11, 16]}
-    %m = MatMul(%f, %o)
-    %h2 = Reshape(%m) {shape = dims[1, 11, 4, 4]}
-    %r2 = Mul(%h2, %cos)
-    %z2 = Attention(%r2, %r2, %r2) {scale = 0.5, is_causal = 0, layout = "bshd"}
-    %f2 = Reshape(%z2) {shape = dims[11, 16]}
-    %y = MatMul(%f2, %w)
-    return %y
-  })";
-  CompileOptions with = options("cp=2");
-  with.hoist = false;
-  const CompiledModel compiled = compile_text(text, with);
-  // The last result is wanted whole, so it is put together in front of the last product.
-  EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 3}, {"AllGather", 1}}))
-      << compiled.explain;
 }
 
 }  // namespace
