@@ -3,8 +3,9 @@
 Writes an ONNX model as exporters do (decomposed norms, rotary embedding and grouped-head attention)
 with external fp16 weights, compiles it for --mesh, and reports wall time, CPU time and the peak of
 resident memory, anonymous (the compiler's own) and mapped (the weights' pages, which the system may
-take back) apart. The weights are one layer's random numbers, written anew for each layer; with
---share-weights all layers read one region of the file, for disks without 2 x 14 GB of room.
+take back) apart. All layers read the same weights, one region of one file, so that model and plan take 0.4
+GB each; with --all-weights each layer has its own, 14 GB each. How long the disk alone takes for as
+many bytes as the plan has is measured beside it.
 
 Report: build/reports/compile_large.json.
 """
@@ -164,7 +165,24 @@ def write_model(sizes, folder, share):
     with open(folder / "model.data", "wb") as data:
         for _ in range(1 if share else sizes.layers):
             block.tofile(data)
+        # Else the disk would still be writing the model while the plan is written.
+        data.flush()
+        os.fsync(data.fileno())
     return folder / "model.onnx", len(model.nodes), (folder / "model.data").stat().st_size
+
+
+def write_seconds(folder, size):
+    """What the disk alone takes for as many bytes as the plan has, written and flushed."""
+    block = bytes(1 << 24)
+    start = time.perf_counter()
+    with open(folder / "probe", "wb") as probe:
+        for _ in range(-(-size // len(block))):
+            probe.write(block)
+        probe.flush()
+        os.fsync(probe.fileno())
+    took = time.perf_counter() - start
+    (folder / "probe").unlink()
+    return took
 
 
 def memory_of(pid):
@@ -214,7 +232,7 @@ def main():
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("--mesh", default="cp=8")
-    parser.add_argument("--share-weights", action="store_true")
+    parser.add_argument("--all-weights", action="store_true", help="14 GB, twice")
     parser.add_argument(
         "--folder", help="where model and plan go (and stay); default: a temporary one"
     )
@@ -223,9 +241,10 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(options.folder or temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        path, nodes, data_bytes = write_model(options, folder, options.share_weights)
+        path, nodes, data_bytes = write_model(options, folder, not options.all_weights)
         report = {"model": vars(options), "onnx_nodes": nodes, "weight_bytes": data_bytes}
         report.update(compile_model(path, folder, options.mesh))
+        report["disk_s"] = write_seconds(folder, report["plan_bytes"])
         report["load_average"] = os.getloadavg()
     Path(options.report).parent.mkdir(parents=True, exist_ok=True)
     Path(options.report).write_text(json.dumps(report, indent=1) + "\n")
@@ -234,7 +253,8 @@ def main():
         f"{nodes} nodes, {data_bytes / 1e9:.2f} GB of weights, {options.mesh}: "
         f"{report['wall_s']:.1f} s ({report['user_s']:.1f} s user, {report['system_s']:.1f} s system), "
         f"{report['peak_anonymous_bytes'] / 1e9:.2f} GB own memory, "
-        f"{report['peak_mapped_bytes'] / 1e9:.2f} GB mapped at the peak"
+        f"{report['peak_mapped_bytes'] / 1e9:.2f} GB mapped at the peak; "
+        f"writing as many bytes takes the disk {report['disk_s']:.1f} s"
     )
 
 

@@ -103,6 +103,10 @@ void add_model_options(CLI::App& command, ModelOptions* options) {
   command.add_option("--strategy", options->strategy,
                      "tensor, cfg or ulysses, or one for each axis: cp=ulysses,cfg=cfg; auto: the "
                      "mesh of --ranks that is estimated to be fastest (--explain says why)");
+  command
+      .add_option("--attention-exchange", options->attention_exchange,
+                  "How queries meet keys that are split: auto, heads, gather or ring")
+      ->capture_default_str();
   command.add_option("--ranks", options->ranks, "Number of ranks for --strategy auto");
   command.add_option("--memory-limit", options->memory_limit,
                      "Bytes that a rank may need at typical sizes, such as 24G");
@@ -182,6 +186,8 @@ Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& op
     TUTTI_ASSIGN_OR_RETURN(LayoutSeed seed, parse_seed(text));
     compile_options.seeds.push_back(std::move(seed));
   }
+  TUTTI_ASSIGN_OR_RETURN(compile_options.attention_exchange,
+                         parse_attention_exchange(options.attention_exchange));
   compile_options.invariant_inputs = options.invariant;
   compile_options.hoist = options.hoist;
   compile_options.fuse = options.fuse;

@@ -32,6 +32,7 @@ struct ModelOptions {
   std::vector<std::string> invariant;  // input names
   std::vector<std::string> typical;    // NAME=SIZE
   ProfileOptions profile;
+  std::string attention_exchange = "auto";
   int min_opset = 0;  // 0: the reader's own
   bool use_annotations = true;
   bool hoist = true;

@@ -68,6 +68,11 @@ class SplitChooser {
       keep_if_any(&candidates,
                   [&](const Candidate& split) { return split && splits_heads(node, map, *split); });
     }
+    if (seeds_.prefer_queries.contains(&node)) {
+      keep_if_any(&candidates, [&](const Candidate& split) {
+        return split && splits_queries(node, map, *split);
+      });
+    }
     if (has_weight && follow && splits_weight(node, map, *follow)) {
       keep_if_any(&candidates, [&](const Candidate& split) {
         return split && splits_weight(node, map, *split);
@@ -108,6 +113,10 @@ class SplitChooser {
     const auto& q_heads = map.inputs[0][static_cast<std::size_t>(heads)];
     if (q_heads.empty() || split.factors[0] != q_heads[0]) return false;
     return !split.units.is_constant() || split.units.constant() >= mesh_.size(axis_);
+  }
+
+  static bool splits_queries(const Node& node, const FactorMap& map, const FactorSplit& split) {
+    return split.factors == map.inputs[0][static_cast<std::size_t>(token_dimension(node))];
   }
 
   static const FactorSplit* pointer(const Candidate& split) { return split ? &*split : nullptr; }

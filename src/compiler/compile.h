@@ -31,7 +31,15 @@ struct CostRates {
   double bytes_per_second = 3.6e11;         // that one rank sends
   double memory_bytes_per_second = 3.8e12;  // that one rank reads, of weights
   double seconds_per_exchange = 1e-5;
+  // What a byte of memory at the peak is worth: 5e-13 takes ten exchanges more to save 200 MB.
+  double seconds_per_byte_held = 5e-13;
 };
+
+// How an attention whose queries are split gets keys and values that are split, too. Heads: it gets
+// whole tokens and a part of the heads instead. Gather: all keys and values, at once. Ring: all of
+// them, one piece after the other.
+enum class AttentionExchange { kAuto, kHeads, kGather, kRing };
+Result<AttentionExchange> parse_attention_exchange(std::string_view text);  // "auto", "heads", ..
 
 struct CompileOptions {
   const OpRegistry* registry = nullptr;    // required
@@ -55,6 +63,8 @@ struct CompileOptions {
   // Inputs that stay the same over many calls. Detected when empty and `detect_invariant_inputs`.
   std::vector<std::string> invariant_inputs;
   bool detect_invariant_inputs = true;
+  // Auto and heads: by heads where every rank gets some, else what is cheapest.
+  AttentionExchange attention_exchange = AttentionExchange::kAuto;
   bool hoist = true;
   bool fuse = true;  // pointwise regions and Linear
   // Sizes to price and report with. A symbol that is missing counts as 32, the batch size as 1.

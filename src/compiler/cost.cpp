@@ -32,6 +32,15 @@ Dim distinct_units(const Dim& units, std::int64_t replicas, std::int64_t ranks, 
          floor_div(offset, Dim(replicas));
 }
 
+// The same as gathering keys and values; a causal one sends less.
+Dim ring_attention_bytes(const Node& node) {
+  Dim elements = 0;
+  for (const std::size_t operand : {std::size_t{1}, std::size_t{2}}) {
+    elements = elements + product(node.input(operand)->shape());
+  }
+  return bytes_of(*node.input(1), elements * Dim(node.attr_int("ranks") - 1));
+}
+
 Dim all_to_all_bytes(const Node& node) {
   const auto from_replicas = node.attr_ints("from_replicas");
   const auto to_dims = node.attr_ints("to_dims");
@@ -75,6 +84,7 @@ Dim exchange_sent_bytes(const Node& node) {
   const Dim ranks(node.attr_int("ranks"));
   const Dim others = ranks - Dim(1);
   if (node.type() == "AllToAll") return all_to_all_bytes(node);
+  if (node.type() == "RingAttention") return ring_attention_bytes(node);
   if (node.type() == "AllGather") {
     Dim bytes = 0;
     for (const Value* piece : node.inputs()) {

@@ -110,7 +110,9 @@ std::vector<ExchangeInfo> list_exchanges(const Graph& graph, bool in_prologue) {
     info.node = node->name();
     info.kind = node->type();
     info.axis = node->attr_string("axis");
-    for (const Value* input : node->inputs()) info.values.push_back(input->name());
+    for (const Value* input : node->inputs()) {
+      if (input != nullptr) info.values.push_back(input->name());  // a ring may have no mask
+    }
     info.sent_bytes = exchange_sent_bytes(*node);
     info.in_prologue = in_prologue;
     exchanges.push_back(std::move(info));

@@ -84,7 +84,7 @@ Value* build_attention(GraphBuilder& b, const AttentionMatch& match) {
 }
 
 // Query heads that share key/value heads need no copies of them.
-Status drop_head_repeats(Graph& graph, GraphBuilder& b) {
+Status drop_repeats(Graph& graph, GraphBuilder& b) {
   for (const auto& owned : graph.nodes()) {
     Node& node = *owned;
     if (node.type() != "Attention") continue;
@@ -123,9 +123,15 @@ Status fuse_attention(Graph& graph, const CompileOptions& options) {
     }
     replace_value(graph, match->output, y);
   }
-  TUTTI_RETURN_IF_ERROR(drop_head_repeats(graph, b));
+  TUTTI_RETURN_IF_ERROR(drop_repeats(graph, b));
   graph.remove_dead();
   return {};
+}
+
+Status drop_head_repeats(Graph& graph, const CompileOptions& options) {
+  GraphBuilder b(&graph, options.registry, options.evaluator);
+  TUTTI_RETURN_IF_ERROR(drop_repeats(graph, b));
+  return simplify(graph, options);
 }
 
 }  // namespace tutti

@@ -38,32 +38,33 @@ std::optional<Rows> repeated_along(const Tensor& tensor, std::size_t axis) {
   return status.ok() ? rows : std::nullopt;
 }
 
-// An Expand that repeats one row of numbers over the other axes: that row's value and its axis.
-const Value* row_before_expand(const Value& indices, std::size_t* axis) {
-  const Node* expand = producer_of(&indices, "Expand");
-  if (expand == nullptr) return nullptr;
-  const Value* x = expand->input(0);
-  const std::size_t added = indices.rank() - x->rank();
-  if (*axis < added) return nullptr;
-  *axis -= added;
-  for (std::size_t d = 0; d < x->rank(); ++d) {
-    if (d != *axis && !x->shape()[d].is(1)) return nullptr;
-  }
-  return x->shape()[*axis] == indices.shape()[*axis + added] ? x : nullptr;
-}
-
 }  // namespace
 
 std::vector<IndexRun> runs_of(const Rows& rows) {
   std::vector<IndexRun> runs;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!runs.empty() && rows[i] == runs.back().first + runs.back().count) {
-      ++runs.back().count;
-    } else {
-      runs.push_back({rows[i], static_cast<std::int64_t>(i), 1});
-    }
+  for (std::size_t begin = 0; begin < rows.size();) {
+    std::size_t end = begin + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    runs.push_back(
+        {rows[begin], static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end - begin)});
+    begin = end;
   }
   return runs;
+}
+
+std::optional<IndexRun> counted_run(const Value& indices) {
+  const Value* value = &indices;
+  while (producer_of(value, "Reshape") != nullptr ||
+         (producer_of(value, "Cast") != nullptr && is_integer(value->dtype()))) {
+    value = value->producer()->input(0);
+  }
+  const Node* iota = producer_of(value, "Iota");
+  if (iota == nullptr || !is_integer(value->dtype())) return std::nullopt;
+  const auto& start = iota->input(0)->symbolic();
+  if (!start || !is_never_negative((*start)[0]) || scalar_of(iota->input(1)) != 1.0) {
+    return std::nullopt;
+  }
+  return IndexRun{(*start)[0], 0, value->shape()[0]};
 }
 
 std::optional<Rows> normalized_rows(Rows rows, const Dim& size) {
@@ -80,8 +81,19 @@ std::optional<Rows> constant_rows(const Value& indices) {
   return indices.constant().to_ints();
 }
 
+const Value* row_before_expand(const Value& indices, std::size_t axis) {
+  const Node* expand = producer_of(&indices, "Expand");
+  if (expand == nullptr) return nullptr;
+  const Value* x = expand->input(0);
+  const std::size_t added = indices.rank() - x->rank();
+  if (axis < added || x->shape()[axis - added] != indices.shape()[axis]) return nullptr;
+  for (std::size_t d = 0; d < x->rank(); ++d) {
+    if (d + added != axis && !x->shape()[d].is(1)) return nullptr;
+  }
+  return x;
+}
+
 std::optional<Rows> rows_along(const Value& indices, std::size_t axis) {
-  if (const Value* row = row_before_expand(indices, &axis)) return constant_rows(*row);
   if (!is_integer_constant(indices) || indices.constant().element_count() == 0) return std::nullopt;
   return repeated_along(indices.constant(), axis);
 }

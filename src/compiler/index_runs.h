@@ -1,4 +1,4 @@
-// Constant indexes, read as rows along axes and as runs of neighbours.
+// Indexes that are known, read as rows along axes and as runs of neighbours.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,14 @@ using Rows = std::vector<std::int64_t>;
 
 // Rows first, first + 1, .., first + count - 1, which stand at `place` of the list on.
 struct IndexRun {
-  std::int64_t first = 0;
-  std::int64_t place = 0;
-  std::int64_t count = 0;
+  Dim first = 0;
+  Dim place = 0;
+  Dim count = 0;
 };
 std::vector<IndexRun> runs_of(const Rows& rows);
+
+// Indexes that count upwards by one from a known size, as an exporter writes arange(t, t + s).
+std::optional<IndexRun> counted_run(const Value& indices);
 
 // Adds `size` to negative rows. nullopt: a row outside [-size, size), or a negative one of a size
 // that is not known.
@@ -26,9 +29,11 @@ std::optional<Rows> normalized_rows(Rows rows, const Dim& size);
 // The elements of a constant of any integer type, flat; nullopt for other values.
 std::optional<Rows> constant_rows(const Value& indices);
 
-// Indexes of GatherElements or ScatterElements whose elements differ along `axis` only: one row for
-// each position of it. Sees through an Expand.
+// Constant indexes of GatherElements or ScatterElements whose elements differ along `axis` only:
+// one row for each position of it.
 std::optional<Rows> rows_along(const Value& indices, std::size_t axis);
+// The operand of an Expand that repeats it along all axes but this one; null for other values.
+const Value* row_before_expand(const Value& indices, std::size_t axis);
 
 // Coordinates [.., depth], as GatherND and ScatterND take them, that enumerate the product of one
 // list of rows for each axis in row-major order: these lists.

@@ -38,6 +38,11 @@ std::optional<ScalarOperand> with_scalar(const Node* node, std::string_view type
   return std::nullopt;
 }
 
+bool is_never_negative(const Dim& dim) {
+  if (dim.is_constant()) return dim.constant() >= 0;
+  return dim.to_string().find('-') == std::string::npos;
+}
+
 bool nearly(double a, double b) {
   return std::abs(a - b) <= 1e-3 * std::max(std::abs(a), std::abs(b));
 }

@@ -27,6 +27,9 @@ struct ScalarOperand {
 };
 std::optional<ScalarOperand> with_scalar(const Node* node, std::string_view type);
 
+// Whatever the symbols stand for, which is sizes: a sum of products of them without a minus.
+bool is_never_negative(const Dim& dim);
+
 bool nearly(double a, double b);  // within 1e-3 of each other, relative
 
 // Transpose's `perm`.

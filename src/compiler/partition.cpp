@@ -1,6 +1,9 @@
 #include "compiler/partition.h"
 
+#include <algorithm>
+
 #include "compiler/conversion.h"
+#include "compiler/strategy.h"
 #include "graph/rank_constant.h"
 
 namespace tutti {
@@ -60,6 +63,23 @@ AttributeMap local_attributes(const Node& node, const Shape& local_output, const
   return attributes;
 }
 
+// The first of a rank's queries stands further back in the sequence than its number says.
+void shift_causal_offset(const Node& node, const Layout& output, const Mesh& mesh,
+                         AttributeMap* attributes) {
+  if (node.type() != "Attention" || node.attr_int("is_causal") == 0) return;
+  const int tokens = token_dimension(node);
+  const auto split = std::find_if(output.splits.begin(), output.splits.end(),
+                                  [&](const Split& one) { return one.dim == tokens; });
+  if (split == output.splits.end()) return;
+  const Dim rank = mesh.rank_symbol(split->axis);
+  const Dim ranks(mesh.size(split->axis));
+  const Dim first = rank * floor_div(split->units, ranks) + min(rank, mod(split->units, ranks));
+  const Dim unit =
+      floor_div(node.output()->shape()[static_cast<std::size_t>(tokens)], split->units);
+  const Shape offset = node.attr_dims("causal_offset");
+  (*attributes)["causal_offset"] = Shape{(offset.empty() ? Dim(0) : offset[0]) + first * unit};
+}
+
 class Partitioner {
  public:
   Partitioner(const Graph& graph, const Sharding& sharding, const CompileOptions& options)
@@ -106,12 +126,14 @@ class Partitioner {
       inputs.push_back(input == nullptr ? nullptr
                                         : version(input, input_layout(map, i, split, axis)));
     }
-    const Shape local =
-        local_shape(node.output()->shape(), output_layout(map, 0, split, axis), mesh_);
+    const Layout first_output = output_layout(map, 0, split, axis);
     const Layout first = node.inputs().empty() ? Layout() : input_layout(map, 0, split, axis);
+    AttributeMap attributes = local_attributes(
+        node, local_shape(node.output()->shape(), first_output, mesh_), first, mesh_);
+    shift_causal_offset(node, first_output, mesh_, &attributes);
     builder_.set_name(node.name());
     const std::vector<Value*> outputs =
-        builder_.ops(node.type(), std::move(inputs), local_attributes(node, local, first, mesh_),
+        builder_.ops(node.type(), std::move(inputs), std::move(attributes),
                      static_cast<int>(node.outputs().size()));
     TUTTI_RETURN_IF_ERROR(
         builder_.status().with_context(str_cat("piece of ", node.describe(), " with rule ", map)));

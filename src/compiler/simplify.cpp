@@ -69,6 +69,43 @@ Value* equal_operand(const Node& node) {
   return nullptr;
 }
 
+std::vector<std::size_t> dimensions_but_ones(const Shape& shape) {
+  std::vector<std::size_t> dims;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (!shape[d].is(1)) dims.push_back(d);
+  }
+  return dims;
+}
+
+// Two transposes with nothing but dimensions of size 1 that come or go in between are one, as
+// products of three and of four dimensions leave them.
+Value* transpose_across_ones(GraphBuilder& b, const Node& node) {
+  const Node* between = producer_of(node.input(0), "Reshape");
+  const Node* first = between == nullptr ? nullptr : producer_of(between->input(0), "Transpose");
+  if (first == nullptr) return nullptr;
+  const Shape& before = between->input(0)->shape();
+  const Shape& after = between->output()->shape();
+  const auto kept_before = dimensions_but_ones(before);
+  const auto kept_after = dimensions_but_ones(after);
+  const bool only_ones =
+      std::equal(kept_before.begin(), kept_before.end(), kept_after.begin(), kept_after.end(),
+                 [&](std::size_t i, std::size_t j) { return before[i] == after[j]; });
+  if (!only_ones) return nullptr;
+  Value* x = first->input(0);
+  const auto first_perm = permutation_of(*first);
+  std::vector<std::int64_t> both;
+  for (std::size_t d = 0; d < x->rank(); ++d) {
+    if (x->shape()[d].is(1)) both.push_back(static_cast<std::int64_t>(d));
+  }
+  for (const std::int64_t axis : permutation_of(node)) {
+    const auto at = std::find(kept_after.begin(), kept_after.end(), static_cast<std::size_t>(axis));
+    if (at == kept_after.end()) continue;
+    both.push_back(first_perm[kept_before[static_cast<std::size_t>(at - kept_after.begin())]]);
+  }
+  return b.reshape(moves_no_element(x->shape(), both) ? x : b.transpose(x, both),
+                   node.output()->shape());
+}
+
 // A node that does the work of `node` and of its operand's producer.
 Value* merged_movement(GraphBuilder& b, const Node& node) {
   Value* x = node.input(0);
@@ -88,7 +125,7 @@ Value* merged_movement(GraphBuilder& b, const Node& node) {
       return is_identity(both) ? inner->input(0) : b.transpose(inner->input(0), both);
     }
     if (moves_no_element(x->shape(), perm)) return b.reshape(x, node.output()->shape());
-    return nullptr;
+    return transpose_across_ones(b, node);
   }
   if (node.type() == "Expand") {
     if (const Node* inner = producer_of(x, "Expand")) {

@@ -15,12 +15,6 @@ struct Cut {
   Dim end = 0;
 };
 
-// Sizes are never negative, and neither is a sum of products of them.
-bool is_never_negative(const Dim& dim) {
-  if (dim.is_constant()) return dim.constant() >= 0;
-  return dim.to_string().find('-') == std::string::npos;
-}
-
 // The larger one; nullopt where the sizes leave it open.
 std::optional<Dim> larger(const Dim& a, const Dim& b) {
   if (is_never_negative(a - b)) return a;

@@ -1,7 +1,8 @@
-// Constant indexes become slices and concatenations: layouts, hoisting and CSE see through those.
+// Known indexes become slices and concatenations: layouts, hoisting and CSE see through those.
 #include <algorithm>
 
 #include "compiler/index_runs.h"
+#include "compiler/match.h"
 #include "compiler/simplify_rules.h"
 
 namespace tutti {
@@ -24,16 +25,47 @@ Value* join(GraphBuilder& b, std::vector<Value*> pieces, std::size_t axis) {
 
 // --- Gathers ----------------------------------------------------------------------------------
 
-std::optional<std::vector<IndexRun>> few_runs(const std::optional<Rows>& rows, const Dim& size) {
+using Runs = std::vector<IndexRun>;
+
+std::optional<Runs> few_runs(const std::optional<Rows>& rows, const Dim& size) {
   if (!rows || rows->empty()) return std::nullopt;
   const auto normalized = normalized_rows(*rows, size);
   if (!normalized) return std::nullopt;
-  auto runs = runs_of(*normalized);
+  Runs runs = runs_of(*normalized);
   if (runs.size() > kMaxRuns) return std::nullopt;
   return runs;
 }
 
-Value* take_runs(GraphBuilder& b, Value* x, std::size_t axis, const std::vector<IndexRun>& runs) {
+// Of flat indexes: constant ones, or ones that count.
+std::optional<Runs> flat_runs(const Value& indices, const Dim& size) {
+  if (auto runs = few_runs(constant_rows(indices), size)) return runs;
+  const auto run = counted_run(indices);
+  return run ? std::optional(Runs{*run}) : std::nullopt;
+}
+
+// Of indexes that differ along one axis only.
+std::optional<Runs> axis_runs(const Value& indices, std::size_t axis, const Dim& size) {
+  if (const Value* row = row_before_expand(indices, axis)) return flat_runs(*row, size);
+  return few_runs(rows_along(indices, axis), size);
+}
+
+// Of coordinates [.., depth], for each of the first `depth` axes.
+std::optional<std::vector<Runs>> runs_by_axis(const Value& coordinates, const Shape& shape) {
+  std::vector<Runs> runs;
+  if (coordinates.shape().back().is(1)) {
+    if (auto flat = flat_runs(coordinates, shape[0])) return std::vector<Runs>{*std::move(flat)};
+  }
+  const auto rows = rows_by_axis(coordinates);
+  if (!rows) return std::nullopt;
+  for (std::size_t axis = 0; axis < rows->size(); ++axis) {
+    auto found = few_runs((*rows)[axis], shape[axis]);
+    if (!found) return std::nullopt;
+    runs.push_back(*std::move(found));
+  }
+  return runs;
+}
+
+Value* take_runs(GraphBuilder& b, Value* x, std::size_t axis, const Runs& runs) {
   std::vector<Value*> pieces;
   pieces.reserve(runs.size());
   for (const IndexRun& run : runs) {
@@ -45,7 +77,7 @@ Value* take_runs(GraphBuilder& b, Value* x, std::size_t axis, const std::vector<
 Value* slices_of_gather(GraphBuilder& b, const Node& node) {
   Value* data = node.input(0);
   const auto axis = static_cast<std::size_t>(node.attr_int("axis"));
-  const auto runs = few_runs(constant_rows(*node.input(1)), size_of(data, axis));
+  const auto runs = flat_runs(*node.input(1), size_of(data, axis));
   if (!runs) return nullptr;
   Value* taken = take_runs(b, data, axis, *runs);
   return node.input(1)->rank() == 1 ? taken : b.reshape(taken, node.output()->shape());
@@ -54,7 +86,7 @@ Value* slices_of_gather(GraphBuilder& b, const Node& node) {
 Value* slices_of_gather_elements(GraphBuilder& b, const Node& node) {
   Value* x = node.input(0);
   const auto axis = static_cast<std::size_t>(node.attr_int("axis"));
-  const auto runs = few_runs(rows_along(*node.input(1), axis), size_of(x, axis));
+  const auto runs = axis_runs(*node.input(1), axis, size_of(x, axis));
   if (!runs) return nullptr;
   for (std::size_t d = 0; d < x->rank(); ++d) {
     if (d != axis) x = cut(b, x, d, 0, node.output()->shape()[d]);
@@ -65,15 +97,9 @@ Value* slices_of_gather_elements(GraphBuilder& b, const Node& node) {
 Value* slices_of_gather_nd(GraphBuilder& b, const Node& node) {
   Value* x = node.input(0);
   if (node.attr_int("batch_dims") != 0) return nullptr;
-  const auto rows = rows_by_axis(*node.input(1));
-  if (!rows) return nullptr;
-  std::vector<std::vector<IndexRun>> runs;
-  for (std::size_t axis = 0; axis < rows->size(); ++axis) {
-    auto found = few_runs((*rows)[axis], size_of(x, axis));
-    if (!found) return nullptr;
-    runs.push_back(*std::move(found));
-  }
-  for (std::size_t axis = 0; axis < runs.size(); ++axis) x = take_runs(b, x, axis, runs[axis]);
+  const auto runs = runs_by_axis(*node.input(1), x->shape());
+  if (!runs) return nullptr;
+  for (std::size_t axis = 0; axis < runs->size(); ++axis) x = take_runs(b, x, axis, (*runs)[axis]);
   if (x == nullptr || x->shape() == node.output()->shape()) return x;
   return b.reshape(x, node.output()->shape());
 }
@@ -92,27 +118,32 @@ bool is_whole(const Stretches& stretches, const Dim& size) {
   return stretches.size() == 1 && stretches[0].to.is(0) && stretches[0].count == size;
 }
 
-// nullopt: too many stretches, rows that are written twice, or that may lie outside the data.
-std::optional<Stretches> stretches_of(const std::optional<Rows>& rows, const Dim& size) {
-  if (!size.is_constant()) return std::nullopt;
-  auto runs = few_runs(rows, size);
+// nullopt: no runs, rows that are written twice, or that may lie outside the data.
+std::optional<Stretches> stretches_of(std::optional<Runs> runs, const Dim& size) {
   if (!runs) return std::nullopt;
-  std::sort(runs->begin(), runs->end(),
-            [](const IndexRun& a, const IndexRun& b) { return a.first < b.first; });
+  const bool are_constant = std::all_of(runs->begin(), runs->end(), [](const IndexRun& run) {
+    return run.first.is_constant() && run.count.is_constant();
+  });
+  if (runs->size() > 1 && !are_constant) return std::nullopt;
+  if (are_constant) {
+    std::sort(runs->begin(), runs->end(), [](const IndexRun& a, const IndexRun& b) {
+      return a.first.constant() < b.first.constant();
+    });
+  }
   Stretches stretches;
-  std::int64_t end = 0;
+  Dim end = 0;
   for (const IndexRun& run : *runs) {
-    if (run.first < end) return std::nullopt;
+    if (!is_never_negative(run.first - end)) return std::nullopt;
     end = run.first + run.count;
     stretches.push_back({run.first, run.place, run.count});
   }
+  if (!is_never_negative(size - end)) return std::nullopt;
   return stretches;
 }
 
 // The first `count` rows; nullopt where the data may have fewer.
 std::optional<Stretches> first_rows(const Dim& count, const Dim& size) {
-  const Dim room = size - count;
-  if (!room.is_constant() || room.constant() < 0) return std::nullopt;
+  if (!is_never_negative(size - count)) return std::nullopt;
   return Stretches{{0, 0, count}};
 }
 
@@ -168,15 +199,16 @@ class Scatter {
 Value* slices_of_scatter_nd(GraphBuilder& b, const Node& node) {
   Value* data = node.input(0);
   Value* updates = node.input(2);
-  const auto rows = rows_by_axis(*node.input(1));
-  if (!rows) return nullptr;
+  const auto runs = runs_by_axis(*node.input(1), data->shape());
+  if (!runs) return nullptr;
   std::vector<Stretches> stretches;
   Shape shape = data->shape();
-  for (std::size_t axis = 0; axis < rows->size(); ++axis) {
-    auto found = stretches_of((*rows)[axis], size_of(data, axis));
+  for (std::size_t axis = 0; axis < runs->size(); ++axis) {
+    auto found = stretches_of((*runs)[axis], size_of(data, axis));
     if (!found) return nullptr;
+    shape[axis] = 0;
+    for (const Stretch& stretch : *found) shape[axis] = shape[axis] + stretch.count;
     stretches.push_back(*std::move(found));
-    shape[axis] = static_cast<std::int64_t>((*rows)[axis].size());
   }
   // Sizes that are equal only once they are bound stay with the kernel, which checks them.
   if (product(updates->shape()) != product(shape)) return nullptr;
@@ -193,8 +225,9 @@ Value* slices_of_scatter_elements(GraphBuilder& b, const Node& node) {
   const auto axis = static_cast<std::size_t>(node.attr_int("axis"));
   std::vector<Stretches> stretches;
   for (std::size_t d = 0; d < data->rank(); ++d) {
-    auto found = d == axis ? stretches_of(rows_along(*indices, axis), size_of(data, d))
-                           : first_rows(size_of(indices, d), size_of(data, d));
+    auto found = d == axis
+                     ? stretches_of(axis_runs(*indices, axis, size_of(data, d)), size_of(data, d))
+                     : first_rows(size_of(indices, d), size_of(data, d));
     if (!found) return nullptr;
     stretches.push_back(*std::move(found));
   }

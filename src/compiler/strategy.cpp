@@ -14,7 +14,8 @@ struct Strategy {
   std::string_view name;
   std::string_view axis;  // that takes it by default
   int order;              // in which axes distribute the graph
-  void (*seed)(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);  // may be null
+  // May be null.
+  void (*seed)(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds);
 };
 
 constexpr Strategy kStrategies[] = {
@@ -168,7 +169,7 @@ std::vector<int> distribution_order(const CompileOptions& options) {
   return axes;
 }
 
-void seed_cfg(const Graph& graph, const Mesh& /*mesh*/, int axis, AxisSeeds* seeds) {
+void seed_cfg(const Graph& graph, const CompileOptions& /*options*/, int axis, AxisSeeds* seeds) {
   const auto batch = batch_size(graph);
   if (!batch) return;
   for (const Value* input : graph.inputs()) {
@@ -188,7 +189,7 @@ Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& optio
   }
   seed_constraints(graph, options, axis, &seeds);
   const Strategy& strategy = *strategy_for(options, axis);
-  if (strategy.seed != nullptr) strategy.seed(graph, options.mesh, axis, &seeds);
+  if (strategy.seed != nullptr) strategy.seed(graph, options, axis, &seeds);
   return seeds;
 }
 

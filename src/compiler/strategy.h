@@ -13,6 +13,8 @@ struct AxisSeeds {
   std::vector<std::pair<const Value*, Split>> labels;  // in order; earlier ones win
   // Attentions that exchange tokens for heads when their keys turn out to be split along tokens.
   std::set<const Node*> prefer_heads;
+  // Attentions that are to keep their queries and get all keys.
+  std::set<const Node*> prefer_queries;
   // Nodes with a weight of which each rank should hold a piece. Where operands ask for a split of
   // the weight, no other split or none is considered.
   std::set<const Node*> split_weights;
@@ -39,14 +41,14 @@ Result<AxisSeeds> seeds_for_axis(const Graph& graph, const CompileOptions& optio
 
 // Splits weights: of products that feed heads of an attention and of the first products of MLPs by
 // output features, of those that follow by the sum. tensor.cpp.
-void seed_tensor(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);
+void seed_tensor(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds);
 
 // Splits the batch.
-void seed_cfg(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);
+void seed_cfg(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds);
 
 // Splits tokens: the queries and results of every attention, or, where an attention joins sequences
 // of several sources, each of those by itself and the heads of the joined one.
-void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds);
+void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds);
 
 // All names of axes and inputs in the options exist. Seeds name values of the simplified graph and
 // are checked where they are used.

@@ -101,8 +101,8 @@ class TensorSeeder {
 
 }  // namespace
 
-void seed_tensor(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
-  TensorSeeder(graph, mesh, axis, seeds).run();
+void seed_tensor(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
+  TensorSeeder(graph, options.mesh, axis, seeds).run();
 }
 
 }  // namespace tutti

@@ -195,8 +195,14 @@ bool is_over_batch(const Node& attention, std::int64_t longest) {
 
 class UlyssesSeeder {
  public:
-  UlyssesSeeder(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds)
-      : graph_(graph), mesh_(mesh), axis_(axis), seeds_(seeds), sequences_(graph) {}
+  UlyssesSeeder(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds)
+      : graph_(graph),
+        mesh_(options.mesh),
+        axis_(axis),
+        keeps_queries_(options.attention_exchange == AttentionExchange::kGather ||
+                       options.attention_exchange == AttentionExchange::kRing),
+        seeds_(seeds),
+        sequences_(graph) {}
 
   void run() {
     const std::int64_t longest = longest_sequence(graph_);
@@ -207,7 +213,7 @@ class UlyssesSeeder {
       }
       const auto units = head_units(*node, mesh_.size(axis_));
       if (units && seed_joined(*node, *units)) continue;
-      if (units) seed_context(*node, *units);
+      if (units && !keeps_queries_) seed_context(*node, *units);
       seed_plain(*node);
     }
   }
@@ -298,6 +304,10 @@ class UlyssesSeeder {
     const std::vector<Dim> segments = sequences_.segments_of(query);
     seed_tokens(query, segments);
     seed_tokens({attention.output(), dim}, segments);
+    if (keeps_queries_) {
+      seeds_->prefer_queries.insert(&attention);
+      return;
+    }
     // Self-attention. Short contexts of another length are better gathered.
     if (tokens_of({attention.input(1), dim}) == tokens_of(query)) {
       seeds_->prefer_heads.insert(&attention);
@@ -307,14 +317,15 @@ class UlyssesSeeder {
   const Graph& graph_;
   const Mesh& mesh_;
   const int axis_;
+  const bool keeps_queries_;  // keys come to them, whole or in a ring
   AxisSeeds* seeds_;
   SequenceFinder sequences_;
 };
 
 }  // namespace
 
-void seed_ulysses(const Graph& graph, const Mesh& mesh, int axis, AxisSeeds* seeds) {
-  UlyssesSeeder(graph, mesh, axis, seeds).run();
+void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
+  UlyssesSeeder(graph, options, axis, seeds).run();
 }
 
 }  // namespace tutti

@@ -37,7 +37,8 @@ Status check_heads(const Node& node, const AttentionAxes& axes) {
   return {};
 }
 
-Result<std::vector<TensorType>> infer_attention(const Node& node, int /*num_outputs*/) {
+// Types of an attention over `all_keys` keys, of which k and v may be a piece.
+Result<std::vector<TensorType>> attention_types(const Node& node, const Dim& all_keys) {
   const std::string layout = node.attr_string("layout");
   if (layout != "bhsd" && layout != "bshd") {
     return invalid_argument("attribute 'layout' is '", layout, "'; expected bhsd or bshd");
@@ -53,8 +54,7 @@ Result<std::vector<TensorType>> infer_attention(const Node& node, int /*num_outp
     }
   }
   TUTTI_RETURN_IF_ERROR(check_heads(node, axes));
-  const Shape scores{q.shape()[0], q.shape()[axes.heads], q.shape()[axes.tokens],
-                     node.input(1)->shape()[axes.tokens]};
+  const Shape scores{q.shape()[0], q.shape()[axes.heads], q.shape()[axes.tokens], all_keys};
   if (const Value* mask = node.input(3); mask != nullptr) {
     if (mask->dtype() != DType::kBool && mask->dtype() != q.dtype()) {
       return invalid_argument("mask is ", mask->type(), "; expected bool or ",
@@ -86,6 +86,33 @@ Result<std::vector<TensorType>> infer_attention(const Node& node, int /*num_outp
   return one_type(q.dtype(), std::move(shape));
 }
 
+Result<std::vector<TensorType>> infer_attention(const Node& node, int /*num_outputs*/) {
+  const Value& k = *node.input(1);
+  const std::size_t tokens = attention_axes(node.attr_string("layout")).tokens;
+  return attention_types(node, k.rank() == 4 ? k.shape()[tokens] : Dim(0));
+}
+
+// Each rank has a piece of k and v along their tokens, as AllGather would put together.
+Result<std::vector<TensorType>> infer_ring_attention(const Node& node, int /*num_outputs*/) {
+  const Shape size = node.attr_dims("size");
+  const std::int64_t ranks = node.attr_int("ranks");
+  if (size.size() != 1 || ranks < 1 || node.attr_string("axis").empty()) {
+    return invalid_argument("axis '", node.attr_string("axis"), "', ranks ", ranks, " and size ",
+                            size, "; expected a mesh axis, its ranks and one size");
+  }
+  TUTTI_ASSIGN_OR_RETURN(std::vector<TensorType> types, attention_types(node, size[0]));
+  const std::size_t tokens = attention_axes(node.attr_string("layout")).tokens;
+  const Dim& keys = node.input(1)->shape()[tokens];
+  const Dim expected = part(size[0], ranks, Dim::symbol("rank." + node.attr_string("axis")));
+  if (keys != expected) {
+    return invalid_argument("k has ", keys, " tokens, expected ", expected);
+  }
+  if (node.attr_int("is_causal") != 0 && node.input(4) != nullptr) {
+    return invalid_argument("key_lengths with is_causal: no rank knows where its queries stand");
+  }
+  return types;
+}
+
 // (b (g r) s d),(b g t d),(b g t e)->(b (g r) s e): g key/value heads, each with r query heads.
 FactorMap attention_factors(const Node& node) {
   const AttentionAxes axes = attention_axes(node.attr_string("layout"));
@@ -110,7 +137,10 @@ FactorMap attention_factors(const Node& node) {
   } else {
     heads = add("h", q[axes.heads], FactorRole::kWhole);
   }
-  const auto s = add("s", q[axes.tokens], is_causal ? FactorRole::kWhole : FactorRole::kParallel);
+  // With key_lengths the causal offset hangs on the number of all queries.
+  const bool needs_all_queries = is_causal && node.input(4) != nullptr;
+  const auto s =
+      add("s", q[axes.tokens], needs_all_queries ? FactorRole::kWhole : FactorRole::kParallel);
   const auto t = add("t", k[axes.tokens], FactorRole::kWhole);
   const auto d = add("d", q[3], FactorRole::kWhole);
   const auto e = add("e", node.output()->shape()[3], FactorRole::kWhole);
@@ -135,28 +165,44 @@ FactorMap attention_factors(const Node& node) {
   return map;
 }
 
+Dim flops_over(const Node& node, const Dim& keys) {
+  const Shape& q = node.input(0)->shape();
+  return Dim(2) * q[0] * q[1] * q[2] * keys * (q[3] + node.output()->shape()[3]);
+}
+
 Dim attention_flops(const Node& node) {
   const AttentionAxes axes = attention_axes(node.attr_string("layout"));
-  const Shape& q = node.input(0)->shape();
-  return Dim(2) * q[0] * q[1] * q[2] * node.input(1)->shape()[axes.tokens] *
-         (q[3] + node.output()->shape()[3]);
+  return flops_over(node, node.input(1)->shape()[axes.tokens]);
 }
+
+Dim ring_attention_flops(const Node& node) { return flops_over(node, node.attr_dims("size")[0]); }
 
 }  // namespace
 
 void register_attention_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
-  ops->add({.type = "Attention",
-            .domain = "ai.tutti",
-            .min_inputs = 3,
-            .max_inputs = 5,
-            .attributes = {{"scale", AttributeKind::kFloat, true},
-                           {"is_causal", AttributeKind::kInt},
-                           {"causal_offset", AttributeKind::kDims},
-                           {"softcap", AttributeKind::kFloat},
-                           {"layout", AttributeKind::kString, true}},
-            .infer = infer_attention,
-            .factors = attention_factors,
-            .flops = attention_flops});
+  OpDef attention{.type = "Attention",
+                  .domain = "ai.tutti",
+                  .min_inputs = 3,
+                  .max_inputs = 5,
+                  .attributes = {{"scale", AttributeKind::kFloat, true},
+                                 {"is_causal", AttributeKind::kInt},
+                                 {"causal_offset", AttributeKind::kDims},
+                                 {"softcap", AttributeKind::kFloat},
+                                 {"layout", AttributeKind::kString, true}},
+                  .infer = infer_attention,
+                  .factors = attention_factors,
+                  .flops = attention_flops};
+  OpDef ring = attention;
+  ring.type = "RingAttention";
+  ring.attributes.push_back({"axis", AttributeKind::kString, true});
+  ring.attributes.push_back({"ranks", AttributeKind::kInt, true});
+  ring.attributes.push_back({"size", AttributeKind::kDims, true});
+  ring.infer = infer_ring_attention;
+  ring.factors = nullptr;
+  ring.flops = ring_attention_flops;
+  ring.is_exchange = true;
+  ops->add(std::move(attention));
+  ops->add(std::move(ring));
   register_attention_lowerings(lowerings);
   register_rotary_lowering(lowerings);
 }

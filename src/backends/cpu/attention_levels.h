@@ -13,6 +13,8 @@ struct Functions {
   std::int64_t (*packed_key_floats)(const AttentionShape& s);
   std::int64_t (*packed_value_floats)(const AttentionShape& s);
   std::int64_t (*scratch_floats)(const AttentionShape& s);
+  // What AttentionData::state holds for one query tile.
+  std::int64_t (*state_floats)(const AttentionShape& s);
   // Loops to run over [0, count): panels to pack, then query tiles.
   std::int64_t (*panel_count)(const AttentionShape& s);
   std::int64_t (*tile_count)(const AttentionShape& s);

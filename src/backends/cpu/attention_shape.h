@@ -40,6 +40,12 @@ struct AttentionData {
   const void* mask = nullptr;
   const std::int64_t* key_lengths = nullptr;  // by batch; null: all keys
   void* out = nullptr;
+
+  // Keys may come in pieces, in any order: running maxima, sums and outputs of all query tiles stay
+  // here from one call to the next. Null: these are all keys.
+  float* state = nullptr;
+  bool resumes = false;  // not the first piece
+  bool finishes = true;  // the last piece
 };
 
 }  // namespace tutti::cpu

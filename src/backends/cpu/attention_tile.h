@@ -209,8 +209,10 @@ struct Plan {
   std::int64_t rows;      // of one query tile, in whole register tiles
 
   std::int64_t key_floats(const AttentionShape& s) const { return panels * kColumns * s.d; }
+  // Output, sum and maximum of the rows of one tile.
+  std::int64_t state_floats() const { return rows * (e_padded + kWidth + 1); }
   std::int64_t scratch_floats(const AttentionShape& s) const {
-    return rows * (s.d + kKeyBlock + e_padded + kWidth + 1);
+    return rows * (s.d + kKeyBlock) + state_floats();
   }
 };
 
@@ -271,7 +273,8 @@ TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data, 
 
   float* q = scratch;  // [row tile][d][kRows]
   float* scores = q + plan.rows * s.d;
-  float* out = scores + plan.rows * kKeyBlock;
+  float* out = data.state != nullptr ? data.state + item * plan.state_floats()
+                                     : scores + plan.rows * kKeyBlock;
   float* sum = out + plan.rows * plan.e_padded;  // [row][kWidth]
   float* maximum = sum + plan.rows * kWidth;
   const float scale = s.softcap > 0 ? s.scale : s.scale * kLog2E;
@@ -286,9 +289,11 @@ TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data, 
         queries + (head * s.group + row / tokens) * s.q.head + (first + row % tokens) * s.q.token;
     for (std::int64_t p = 0; p < s.d; ++p) target[p * kRows] = to_float(source[p]) * scale;
   }
-  for (std::int64_t i = 0; i < row_tiles * kRows * plan.e_padded; ++i) out[i] = 0.0f;
-  for (std::int64_t i = 0; i < row_tiles * kRows * kWidth; ++i) sum[i] = 0.0f;
-  for (std::int64_t i = 0; i < row_tiles * kRows; ++i) maximum[i] = kLowest;
+  if (!data.resumes) {
+    for (std::int64_t i = 0; i < row_tiles * kRows * plan.e_padded; ++i) out[i] = 0.0f;
+    for (std::int64_t i = 0; i < row_tiles * kRows * kWidth; ++i) sum[i] = 0.0f;
+    for (std::int64_t i = 0; i < row_tiles * kRows; ++i) maximum[i] = kLowest;
+  }
 
   // The last query sees most.
   const std::int64_t end = visible_keys(s, data, b, first + tokens - 1);
@@ -336,6 +341,7 @@ TUTTI_TILE void attend_tile(const AttentionShape& s, const AttentionData& data, 
     }
   }
 
+  if (!data.finishes) return;
   T* result = static_cast<T*>(data.out) + b * s.out.batch;
   for (std::int64_t row = 0; row < rows; ++row) {
     T* target = result + (head * s.group + row / tokens) * s.out.head +
@@ -376,6 +382,7 @@ struct Level {
       .packed_value_floats =
           [](const AttentionShape& s) { return s.batch * s.kv_heads * s.keys * Plan(s).e_padded; },
       .scratch_floats = [](const AttentionShape& s) { return Plan(s).scratch_floats(s); },
+      .state_floats = [](const AttentionShape& s) { return Plan(s).state_floats(); },
       .panel_count = [](const AttentionShape& s) { return s.batch * s.kv_heads * Plan(s).panels; },
       .tile_count = [](const AttentionShape& s) { return s.batch * s.kv_heads * Plan(s).tiles; },
       .pack_keys = keys,

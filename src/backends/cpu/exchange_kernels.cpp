@@ -1,5 +1,7 @@
 // Exchanges along one mesh axis. src/comm/transfer_plan.h knows what travels, the rank's
 // communicator how.
+#include "backends/cpu/exchange_kernels.h"
+
 #include <optional>
 
 #include "backends/cpu/kernels.h"
@@ -9,9 +11,7 @@
 #include "comm/transfer_plan.h"
 
 namespace tutti::cpu {
-namespace {
 
-// The rank's communicator along the node's axis.
 Result<std::shared_ptr<Communicator>> communicator_of(const Node& node, const CpuContext& context) {
   const std::string axis = node.attr_string("axis");
   const auto ranks = static_cast<int>(node.attr_int("ranks"));
@@ -27,6 +27,8 @@ Result<std::shared_ptr<Communicator>> communicator_of(const Node& node, const Cp
   }
   return invalid_argument("mesh axis '", axis, "' is unknown here; the axes are ", context.axes);
 }
+
+namespace {
 
 Result<std::int64_t> single_size(const KernelSpec& spec, std::string_view attribute) {
   const Shape dims = spec.node.attr_dims(attribute);

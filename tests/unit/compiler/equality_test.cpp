@@ -57,8 +57,16 @@ TEST_F(EqualityTest, FewerTokensThanRanksLeaveSomeRanksEmpty) {
 }
 
 TEST_F(EqualityTest, HeadCountsThatDoNotDivide) {
-  for (const auto& [heads, kv_heads, ranks] :
-       {std::tuple{6, 6, 4}, {6, 2, 4}, {12, 4, 8}, {10, 5, 3}, {4, 1, 3}, {9, 3, 2}, {2, 2, 8}}) {
+  for (const auto& [heads, kv_heads, ranks] : {std::tuple{6, 6, 4},
+                                               {6, 2, 4},
+                                               {12, 4, 8},
+                                               {10, 5, 3},
+                                               {4, 1, 3},
+                                               {9, 3, 2},
+                                               {2, 2, 8},
+                                               {40, 40, 3},
+                                               {40, 8, 3},
+                                               {40, 8, 7}}) {
     ToyTransformer toy;
     toy.heads = heads;
     toy.kv_heads = kv_heads;

@@ -235,5 +235,36 @@ TEST_F(FuseAttentionTest, ALayoutThatWouldAddTransposesIsNotTaken) {
   expect_pass(set_attention_layouts, text, text);
 }
 
+// As torch.export writes scaled_dot_product_attention with grouped heads: the transpose of the keys
+// goes through three dimensions and back, so the repeat shows only after it is gone.
+TEST_F(FuseAttentionTest, RepeatsBehindMovementsThatUndoEachOtherGoLater) {
+  constexpr std::string_view kBefore =
+      R"(graph @g (%q: f32[1, 4, s, 16], %k: f32[1, 2, t, 16], %v: f32[1, 2, t, 16]) {
+    %kw = Reshape(%k) {shape = dims[1, 2, 1, t, 16]}
+    %ke = Expand(%kw) {shape = dims[1, 2, 2, t, 16]}
+    %kr = Reshape(%ke) {shape = dims[1, 4, t, 16]}
+    %k3 = Reshape(%kr) {shape = dims[4, t, 16]}
+    %kt = Transpose(%k3) {perm = [0, 2, 1]}
+    %k4 = Reshape(%kt) {shape = dims[1, 4, 16, t]}
+    %vw = Reshape(%v) {shape = dims[1, 2, 1, t, 16]}
+    %ve = Expand(%vw) {shape = dims[1, 2, 2, t, 16]}
+    %vr = Reshape(%ve) {shape = dims[1, 4, t, 16]}
+    %qk = MatMul(%q, %k4)
+    %p = Softmax(%qk) {axis = 3}
+    %y = MatMul(%p, %vr)
+    return %y
+  })";
+  const auto graph = parse(kBefore);
+  ASSERT_TRUE(fuse_attention(*graph, options()).ok());
+  ASSERT_TRUE(simplify(*graph, options()).ok());
+  ASSERT_TRUE(drop_head_repeats(*graph, options()).ok());
+  EXPECT_EQ(canonical(*graph),
+            canonical(*parse(
+                R"(graph @g (%q: f32[1, 4, s, 16], %k: f32[1, 2, t, 16], %v: f32[1, 2, t, 16]) {
+    %y = Attention(%q, %k, %v) {scale = 1.0, layout = "bhsd"}
+    return %y
+  })")));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -300,6 +300,49 @@ TEST_F(SimplifyIndexesTest, WhatWasPackedIsFoundAgain) {
   })");
 }
 
+TEST_F(SimplifyIndexesTest, IndexesThatCountFromASizeArePackedAndFoundAgain) {
+  expect_same(R"(graph @g (%text: f32[t, 4], %video: f32[s, 4]) {
+    %zero = constant f32[] [0.0]
+    %from = constant i64[] [0]
+    %one = constant i64[] [1]
+    %empty = Fill(%zero) {shape = dims[s + t, 4]}
+    %ti = Iota(%from, %one) {size = dims[t]}
+    %tr = Reshape(%ti) {shape = dims[t, 1]}
+    %first = Sizes() {values = dims[t]}
+    %start = Reshape(%first) {shape = dims[]}
+    %vi = Iota(%start, %one) {size = dims[s]}
+    %vc = Cast(%vi) {to = "i32"}
+    %vr = Reshape(%vc) {shape = dims[s, 1]}
+    %vw = Expand(%vr) {shape = dims[s, 4]}
+    %a = ScatterND(%empty, %tr, %text)
+    %b = ScatterElements(%a, %vw, %video) {axis = 0}
+    %x = Gather(%b, %ti) {axis = 0}
+    %v = Gather(%b, %vc) {axis = 0}
+    %y = Exp(%v)
+    return %x, %y
+  })",
+              R"(graph @g (%text: f32[t, 4], %video: f32[s, 4]) {
+    %y = Exp(%video)
+    return %text, %y
+  })",
+              {{"t", 3}, {"s", 5}});
+}
+
+TEST_F(SimplifyIndexesTest, IndexesThatCountByTwoOrPastTheEndStay) {
+  constexpr std::string_view kSteps = R"(graph @g (%x: f32[20, 4], %u: f32[s, 4]) {
+    %from = constant i64[] [0]
+    %two = constant i64[] [2]
+    %one = constant i64[] [1]
+    %i = Iota(%from, %two) {size = dims[s]}
+    %y = Gather(%x, %i) {axis = 0}
+    %j = Iota(%from, %one) {size = dims[s]}
+    %k = Reshape(%j) {shape = dims[s, 1]}
+    %z = ScatterND(%x, %k, %u)
+    return %y, %z
+  })";
+  expect_same(kSteps, kSteps, {{"s", 6}});
+}
+
 TEST_F(SimplifyIndexesTest, CutsAtSymbolicJoins) {
   expect_same(R"(graph @g (%a: f32[t, 4], %b: f32[s, 4]) {
     %x = Concat(%a, %b, %a) {axis = 0}

@@ -123,6 +123,27 @@ TEST_F(SimplifyTest, ATransposeOfOnesIsAReshape) {
   })");
 }
 
+TEST_F(SimplifyTest, TransposesMergeAcrossOnesThatComeAndGo) {
+  expect_pass(simplify, R"(graph @g (%x: f32[1, 4, s, 16]) {
+    %1 = Reshape(%x) {shape = dims[4, s, 16]}
+    %2 = Transpose(%1) {perm = [0, 2, 1]}
+    %3 = Reshape(%2) {shape = dims[1, 4, 16, s]}
+    %4 = Transpose(%3) {perm = [0, 1, 3, 2]}
+    %y = Exp(%4)
+    %5 = Transpose(%3) {perm = [3, 0, 1, 2]}
+    %z = Exp(%5)
+    return %y, %z
+  })",
+              R"(graph @g (%x: f32[1, 4, s, 16]) {
+    %1 = Reshape(%x) {shape = dims[4, s, 16]}
+    %y = Exp(%x)
+    %2 = Transpose(%1) {perm = [1, 0, 2]}
+    %3 = Reshape(%2) {shape = dims[s, 1, 4, 16]}
+    %z = Exp(%3)
+    return %y, %z
+  })");
+}
+
 TEST_F(SimplifyTest, ACastToAWiderFloatAndBackGoesOneToANarrowerStays) {
   expect_pass(simplify, R"(graph @g (%x: f16[n], %z: f32[n]) {
     %1 = Cast(%x) {to = "f32"}

@@ -227,6 +227,47 @@ Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh,
   return {};
 }
 
+// By definition: put keys and values together, then attend.
+Status SpmdInterpreter::run_ring(const Node& node, const Mesh& mesh,
+                                 const std::vector<SymbolMap>& symbols, RankValues* values) {
+  const int axis = mesh.find(node.attr_string("axis"));
+  const std::int64_t size = *node.attr_dims("size")[0].evaluate(symbols[0]);
+  const std::size_t tokens = node.attr_string("layout") == "bshd" ? 1 : 2;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    std::vector<Tensor> operands;
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+      if (node.input(i) == nullptr) {
+        operands.emplace_back();
+        continue;
+      }
+      if (i != 1 && i != 2) {
+        operands.push_back((*values)[r].at(node.input(i)));
+        continue;
+      }
+      std::vector<Tensor> pieces;
+      for (const int peer : mesh.peers(rank, axis)) {
+        pieces.push_back((*values)[static_cast<std::size_t>(peer)].at(node.input(i)));
+      }
+      operands.push_back(join(pieces, {tokens, size, 1}, size));
+      moved_bytes_ += static_cast<std::int64_t>((*values)[r].at(node.input(i)).byte_size()) *
+                      (mesh.size(axis) - 1);
+    }
+    Graph scratch;
+    std::vector<Value*> inputs;
+    for (const Tensor& tensor : operands) {
+      inputs.push_back(tensor.defined() ? scratch.add_constant("", tensor) : nullptr);
+    }
+    AttributeMap attributes = node.attributes();
+    for (const char* name : {"axis", "ranks", "size"}) attributes.erase(attributes.find(name));
+    Node* whole = scratch.add_node(*ops_->find("Attention"), node.name(), inputs,
+                                   std::move(attributes), {node.output()->type()});
+    TUTTI_ASSIGN_OR_RETURN(auto results, run_node(*whole, operands, symbols[r]));
+    (*values)[r][node.output()] = results[0];
+  }
+  return {};
+}
+
 Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
                                   const std::vector<SymbolMap>& symbols,
                                   const std::vector<NamedTensors>& inputs, RankValues* values) {
@@ -240,6 +281,10 @@ Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
     }
   }
   for (const auto& node : graph.nodes()) {
+    if (node->type() == "RingAttention") {
+      TUTTI_RETURN_IF_ERROR(run_ring(*node, mesh, symbols, values));
+      continue;
+    }
     if (node->op().is_exchange) {
       TUTTI_RETURN_IF_ERROR(run_exchange(*node, mesh, symbols, values));
       continue;

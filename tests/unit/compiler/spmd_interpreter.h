@@ -45,6 +45,9 @@ class SpmdInterpreter {
   Status run_exchange(const Node& node, const Mesh& mesh, const std::vector<SymbolMap>& symbols,
                       RankValues* values);
 
+  Status run_ring(const Node& node, const Mesh& mesh, const std::vector<SymbolMap>& symbols,
+                  RankValues* values);
+
   const OpRegistry* ops_;
   cpu::CpuEvaluator evaluator_;
   std::int64_t moved_bytes_ = 0;

@@ -25,11 +25,13 @@ TEST(AttentionFactors, PassTheSameWithTokensFirst) {
   EXPECT_EQ(node.factors(), "(b s (g r) d!),(b t! g d!),(b t! g e!)->(b s (g r) e!)");
 }
 
-TEST(AttentionFactors, KeepQueriesWholeWhenCausal) {
-  EXPECT_EQ(CoreNode("Attention", {"f32[b, 2, s, 4]", "f32[b, 2, s, 4]", "f32[b, 2, s, 4]"},
-                     options("bhsd", true))
+TEST(AttentionFactors, KeepCausalQueriesWholeOnlyWhereKeyLengthsSayWhereTheyStand) {
+  const std::vector<std::string> qkv(3, "f32[b, 2, s, 4]");
+  EXPECT_EQ(CoreNode("Attention", qkv, options("bhsd", true)).factors(),
+            "(b g s d!),(b g t! d!),(b g t! e!)->(b g s e!)");
+  EXPECT_EQ(CoreNode("Attention", {qkv[0], qkv[1], qkv[2], "", "i64[b]"}, options("bhsd", true))
                 .factors(),
-            "(b g s! d!),(b g t! d!),(b g t! e!)->(b g s! e!)");
+            "(b g s! d!),(b g t! d!),(b g t! e!),(),(b)->(b g s! e!)");
 }
 
 TEST(AttentionFactors, GiveMasksFactorsWhereTheyDoNotBroadcast) {

@@ -10,6 +10,7 @@ LoweringBench::LoweringBench() : builder_(&graph_, &ops_) {
   register_pointwise_ops(&ops_, &lowerings_);
   register_movement_ops(&ops_, &lowerings_);
   register_reduce_ops(&ops_, &lowerings_);
+  register_product_ops(&ops_, &lowerings_);
 }
 
 Value* LoweringBench::ints(std::initializer_list<std::int64_t> values) {

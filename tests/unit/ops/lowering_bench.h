@@ -1,4 +1,4 @@
-// Lowers single ONNX nodes of the pointwise, movement and reduction families, for tests.
+// Lowers single ONNX nodes of the pointwise, movement, reduction and product families, for tests.
 #pragma once
 
 #include <initializer_list>
