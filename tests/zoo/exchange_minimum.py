@@ -31,8 +31,7 @@ def least_bytes(call: AttentionCall, ranks: int, sequences: tuple[int, ...] = ()
     # Work in units of a group where every rank gets one, else in units of a query head.
     choices = [units for units in {groups, heads} if units >= ranks] or [heads]
     return min(
-        sum(_least_of_sequence(call, ranks, length, units) for length in parts)
-        for units in choices
+        sum(_least_of_sequence(call, ranks, length, units) for length in parts) for units in choices
     )
 
 
