@@ -294,8 +294,32 @@ class UlyssesSeeder {
     for (const TokenDim& sequence : joined_at({attention.input(2), dim})) seed_tokens(sequence);
     for (const Value* operand : {attention.input(1), attention.input(2)}) {
       seed_heads(attention, operand, units);
+      seed_join({operand, dim}, seeds_->labels.back().second);
     }
     seeds_->prefer_heads.insert(&attention);
+  }
+
+  // Carries a label back to the Concat that joins the sequences. It would keep them in segments
+  // otherwise, and a prompt's keys would travel with those of the video, in every call.
+  void seed_join(TokenDim at, Split label) {
+    const Node* node = at.first->producer();
+    while (node != nullptr && is_light(*node)) {
+      if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
+        seeds_->labels.emplace_back(at.first, label);
+        return;
+      }
+      const FactorMap map = factors_of(*node);
+      const auto output = static_cast<std::size_t>(at.first->producer_output());
+      const auto& tokens = map.outputs[output][static_cast<std::size_t>(at.second)];
+      const auto split = factor_split_from(map, map.outputs[output], label, mesh_.size(axis_));
+      if (!split || tokens.empty()) return;
+      const auto before = split_under(map, map.inputs[0], *split, axis_);
+      const int dim = dimension_of_factor(map.inputs[0], tokens[0]);
+      if (!before || dim < 0) return;
+      at = {node->input(0), dim};
+      label = *before;
+      node = at.first->producer();
+    }
   }
 
   void seed_plain(const Node& attention) {

@@ -64,6 +64,21 @@ TEST_F(TwoTowersTest, AVideoLayerCostsTwoExchanges) {
   }
 }
 
+// The prompt's keys and values change hands once a prompt, however the attention reads them.
+TEST_F(TwoTowersTest, OnlyTheVideoTravelsInEveryCall) {
+  TwoTowers model;
+  const auto bytes = [&](int words) {
+    model.words = words;
+    const CompiledModel compiled = compile_towers(model, "cp=4");
+    std::vector<std::string> sent;
+    for (const ExchangeInfo& exchange : compiled.exchanges) {
+      if (!exchange.in_prologue) sent.push_back(exchange.sent_bytes.to_string());
+    }
+    return sent;
+  };
+  EXPECT_EQ(bytes(5), bytes(9));
+}
+
 TEST_F(TwoTowersTest, AnyNumberOfRanksGivesTheOneRankResult) {
   for (const auto& [words, patches] : {std::pair{5, 11}, {1, 1}, {3, 2}, {7, 8}}) {
     TwoTowers model;
