@@ -16,6 +16,7 @@ namespace {
 
 struct BenchCommand {
   ModelOptions model;
+  BackendOptions backend;
   std::vector<std::string> sizes;
   int threads = 0;
   int warmup = 1;
@@ -79,7 +80,8 @@ nlohmann::json rank_report(const RankProfile& profile, int runs) {
 Status run_bench(const BenchCommand& command) {
   if (command.runs < 1) return invalid_argument("--runs ", command.runs, ": expected at least 1");
   TUTTI_ASSIGN_OR_RETURN(const SymbolMap sizes, parse_sizes("--size", command.sizes));
-  TUTTI_ASSIGN_OR_RETURN(const LoadedPlan loaded, load_plan(command.model, command.threads));
+  TUTTI_ASSIGN_OR_RETURN(const LoadedPlan loaded,
+                         load_plan(command.model, command.backend, command.threads));
   TUTTI_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, random_inputs(*loaded.plan, sizes));
   const auto vary = [&](int run) -> Status {
     if (!command.vary) return {};
@@ -107,7 +109,8 @@ Status run_bench(const BenchCommand& command) {
   for (int run = 0; run < command.runs; ++run) {
     TUTTI_RETURN_IF_ERROR(loaded.group->run(inputs, profiled));
   }
-  nlohmann::json report = {{"ranks", loaded.plan->mesh.num_ranks()},
+  nlohmann::json report = {{"backend", loaded.backend->describe()},
+                           {"ranks", loaded.plan->mesh.num_ranks()},
                            {"mesh", loaded.plan->mesh.to_string()},
                            {"threads_per_rank", loaded.group->threads_per_rank()},
                            {"runs", command.runs},
@@ -129,6 +132,7 @@ Status run_bench(const BenchCommand& command) {
     std::printf("%s\n", report.dump(1).c_str());
     return {};
   }
+  std::printf("%s\n", loaded.backend->describe().c_str());
   std::printf("%d ranks, %d threads each: median %.2f ms (%.2f to %.2f), %d runs\n",
               report["ranks"].get<int>(), report["threads_per_rank"].get<int>(),
               report["median_s"].get<double>() * 1e3, report["min_s"].get<double>() * 1e3,
@@ -146,6 +150,7 @@ Status run_bench(const BenchCommand& command) {
 std::function<int()> add_bench(CLI::App& command) {
   auto options = std::make_shared<BenchCommand>();
   add_model_options(command, &options->model);
+  add_backend_options(command, &options->backend);
   command.add_option("--size", options->sizes, "NAME=SIZE for every symbolic dimension");
   command.add_option("--threads", options->threads, "Host threads of all ranks together");
   command.add_option("--warmup", options->warmup, "Forwards before the timed ones")

@@ -1,12 +1,25 @@
 #include "cli/inspect.h"
 
+#include <cstdio>
+
 #include <CLI/CLI.hpp>
 
+#include "cli/backend_options.h"
 #include "cli/inspect_operators.h"
 #include "cli/inspect_plan.h"
 #include "cli/model_options.h"
 
 namespace tutti::cli {
+namespace {
+
+Status inspect_backends(const BackendOptions& options) {
+  TUTTI_ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend(options));
+  std::printf("%s: %s\n", chosen.backend->name().c_str(), chosen.backend->describe().c_str());
+  if (!chosen.no_gpu.empty()) std::printf("cuda: %s\n", chosen.no_gpu.c_str());
+  return {};
+}
+
+}  // namespace
 
 std::function<int()> add_inspect(CLI::App& command) {
   command.require_subcommand(1);
@@ -21,7 +34,15 @@ std::function<int()> add_inspect(CLI::App& command) {
   CLI::App* operators =
       command.add_subcommand("operators", "The ONNX and core operators of this build");
   operators->add_flag("--json", *operators_json, "As JSON");
-  return [options, operators_json, plan] {
+  CLI::App* backends =
+      command.add_subcommand("backends", "What plans would run on, or why not on a GPU");
+  auto backend = std::make_shared<BackendOptions>();
+  add_backend_options(*backends, backend.get());
+  return [options, operators_json, plan, backends, backend] {
+    if (backends->parsed()) {
+      const Status status = inspect_backends(*backend);
+      return status.ok() ? 0 : report_error("inspect backends", status);
+    }
     if (!plan->parsed()) return inspect_operators(*operators_json);
     const Status status = inspect_plan(*options);
     return status.ok() ? 0 : report_error("inspect plan", status);

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/backend_options.h"
 #include "cli/model_options.h"
 #include "runtime/rank_group.h"
 
@@ -16,8 +17,9 @@ struct LoadedPlan {
   std::unique_ptr<RankGroup> group;
 };
 
-// A path that ends in .onnx is compiled with `options`, anything else is read as a plan.
-// `threads` of all ranks together; 0: as many as the machine has.
-Result<LoadedPlan> load_plan(const ModelOptions& options, int threads);
+// A path that ends in .onnx is compiled with `options`, anything else is read as a plan. Ranks take
+// the backend's devices in turn. `threads` of all ranks together; 0: as many as the machine has.
+Result<LoadedPlan> load_plan(const ModelOptions& options, const BackendOptions& backend,
+                             int threads);
 
 }  // namespace tutti::cli

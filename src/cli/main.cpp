@@ -23,8 +23,7 @@ constexpr std::array kSubcommands = {
     tutti::cli::Subcommand{"serve", "Serve model repositories over gRPC", tutti::cli::add_serve},
     tutti::cli::Subcommand{"inspect", "Show what a plan or this build holds",
                            tutti::cli::add_inspect},
-    tutti::cli::Subcommand{"run", "Run an ONNX model or a plan once on CPU ranks",
-                           tutti::cli::add_run},
+    tutti::cli::Subcommand{"run", "Run an ONNX model or a plan once", tutti::cli::add_run},
     tutti::cli::Subcommand{"bench", "Time a plan's forward", tutti::cli::add_bench},
 };
 

@@ -13,6 +13,7 @@ namespace {
 
 struct RunCommand {
   ModelOptions model;
+  BackendOptions backend;
   std::vector<std::string> inputs;  // NAME=FILE.npy
   std::string output_dir = ".";
   int threads = 0;
@@ -45,7 +46,8 @@ Result<std::vector<Tensor>> read_inputs(const RunCommand& command, const Plan& p
 }
 
 Status run_once(const RunCommand& command) {
-  TUTTI_ASSIGN_OR_RETURN(const LoadedPlan loaded, load_plan(command.model, command.threads));
+  TUTTI_ASSIGN_OR_RETURN(const LoadedPlan loaded,
+                         load_plan(command.model, command.backend, command.threads));
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, read_inputs(command, *loaded.plan));
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, loaded.group->run(inputs, {}));
   const std::filesystem::path folder = command.output_dir;
@@ -68,6 +70,7 @@ Status run_once(const RunCommand& command) {
 std::function<int()> add_run(CLI::App& command) {
   auto options = std::make_shared<RunCommand>();
   add_model_options(command, &options->model);
+  add_backend_options(command, &options->backend);
   command.add_option("--input", options->inputs, "NAME=FILE.npy, once for each input");
   command.add_option("--output-dir", options->output_dir, "Where 0.npy, 1.npy, ... go")
       ->capture_default_str();

@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 
 #include "backends/cpu/backend.h"
+#include "cli/backend_options.h"
 #include "cli/model_options.h"
 #include "server/plan_backend.h"
 #include "server/server.h"
@@ -34,6 +35,7 @@ struct ServeCommand {
   int exit_timeout_secs = 30;
   int log_verbose = 0;
   std::string port_file;
+  BackendOptions backend;
 };
 
 Status check_options(const ServeCommand& command) {
@@ -95,10 +97,16 @@ int run_serve(const ServeCommand& command) {
   const server::Log log = server::make_log(command.log_verbose);
   const Operators operators;
   const std::unique_ptr<Backend> cpu = cpu::make_cpu_backend();
+  auto chosen = choose_backend(command.backend);
+  if (!chosen.ok()) return report_error("serve", chosen.status());
+  const bool has_gpu = chosen->backend->name() != cpu->name();
+  Backend* gpu = has_gpu ? chosen->backend.get() : nullptr;
   std::vector<std::unique_ptr<server::ModelBackend>> backends;
-  backends.push_back(std::make_unique<server::PlanBackend>(operators.ops, *cpu));
+  backends.push_back(std::make_unique<server::PlanBackend>(operators.ops, *cpu, gpu));
 
-  log->info("tutti {} with backend {}", TUTTI_VERSION, cpu->name());
+  log->info("tutti {} with backend {}", TUTTI_VERSION, has_gpu ? gpu->name() : cpu->name());
+  if (has_gpu) log->info("{}", gpu->describe());
+  if (!chosen->no_gpu.empty()) log->info("{}; serving on CPU", chosen->no_gpu);
   server::ServerOptions options = command.server;
   options.grpc = command.grpc;
   auto running = server::Server::start(std::move(options), std::move(backends), log);
@@ -157,6 +165,7 @@ std::function<int()> add_serve(CLI::App& command) {
                   "Time for in-flight requests after SIGTERM or SIGINT")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+  add_backend_options(command, &options->backend);
   command.add_option("--log-verbose", options->log_verbose, "1: debug messages too")
       ->capture_default_str();
   return [options] { return run_serve(*options); };

@@ -60,11 +60,17 @@ class Communicator {
 
   virtual Status barrier() = 0;
 
+  // all[r * bytes ..] = the `bytes` bytes at rank r's `mine`, in host memory: for backends whose
+  // ranks tell each other addresses and events and then move data themselves.
+  virtual Status gather(const void* mine, void* all, std::size_t bytes) = 0;
+  // Counts bytes that a backend sent itself.
+  virtual void add_sent(std::int64_t bytes) = 0;
+
   // From any thread, any number of times: every pending and later call on any rank of the group
   // returns this error (the first one given wins). Not collective.
   virtual void abort(const Status& reason) = 0;
 
-  // Bytes that exchange() sent to other ranks since the start, for reports.
+  // Bytes that exchange() and add_sent() count for other ranks since the start, for reports.
   virtual std::int64_t sent_bytes() const { return 0; }
 };
 

@@ -129,6 +129,21 @@ class LocalCommunicator final : public Communicator {
     return part();
   }
 
+  Status gather(const void* mine, void* all, std::size_t bytes) override {
+    const auto count = static_cast<std::int64_t>(bytes);
+    TUTTI_RETURN_IF_ERROR(
+        meet({.what = "gather", .source = mine, .count = count, .dtype = DType::kUInt8}));
+    for (std::size_t peer = 0; peer < ranks(); ++peer) {
+      std::memcpy(static_cast<std::byte*>(all) + peer * bytes, group_->slots[peer].published.source,
+                  bytes);
+    }
+    return part();
+  }
+
+  void add_sent(std::int64_t bytes) override {
+    sent_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+
   void abort(const Status& reason) override { group_->meeting.abort(reason); }
 
   std::int64_t sent_bytes() const override { return sent_bytes_.load(std::memory_order_relaxed); }

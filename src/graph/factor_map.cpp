@@ -55,6 +55,13 @@ std::string FactorMap::to_string() const {
     if (i > 0) text += ",";
     text += operand_text(*this, outputs[i]);
   }
+  for (const FactorSum& sum : sums) {
+    text += str_cat(" with ", factors[static_cast<std::size_t>(sum.whole)].name, " =");
+    for (const int part : sum.parts) {
+      text +=
+          str_cat(part == sum.parts[0] ? " " : " | ", factors[static_cast<std::size_t>(part)].name);
+    }
+  }
   return text;
 }
 

@@ -48,7 +48,9 @@ struct FactorMap {
   const FactorSum* sum_with(int part) const;
 
   int add(std::string name, Dim size, FactorRole role = FactorRole::kParallel);
-  std::string to_string() const;  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole
+  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole. Concatenations behind it: with d = a |
+  // b.
+  std::string to_string() const;
 };
 
 }  // namespace tutti

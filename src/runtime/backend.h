@@ -46,6 +46,14 @@ class Kernel {
   virtual Status run(const KernelArgs& args) = 0;
 };
 
+// A stretch of kernels, noted once and repeated without their host side.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // In order with everything else that the device is asked for; does not wait.
+  virtual Status replay() = 0;
+};
+
 // Device memory with an owner.
 class DeviceBuffer {
  public:
@@ -67,8 +75,23 @@ class RankDevice {
   virtual Result<const void*> place_constant(const Tensor& tensor) = 0;
   virtual Status upload(void* target, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, const void* source, std::size_t bytes) = 0;
-  // Waits until all that was asked for is done.
+  // From one place of the device to another; the default goes by way of the host.
+  virtual Status copy(void* target, const void* source, std::size_t bytes);
+  // Waits until all that was asked for is done. Errors: what has failed on the device since the
+  // last call, INVALID_ARGUMENT for what a kernel found wrong with the request's content.
   virtual Status finish() = 0;
+
+  // Where true, run() of kernels between the next two calls notes what they would do instead of
+  // doing it. Kernels have run once before, and exchanges are not recorded.
+  virtual bool can_record() const { return false; }
+  virtual Status begin_recording();
+  virtual Result<std::unique_ptr<Recording>> end_recording();
+
+  // Where true, mark(i) notes the device's own time when it gets there, and after finish(),
+  // seconds_between gives what lies between two marks. Elsewhere kernels have run when they return.
+  virtual bool has_clock() const { return false; }
+  virtual Status mark(std::size_t i);
+  virtual Result<double> seconds_between(std::size_t from, std::size_t to);
 };
 
 struct RankDeviceOptions {
@@ -85,6 +108,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual std::string name() const = 0;  // "cpu", "cuda"
   virtual int device_count() const = 0;
+  // A line for people: devices and versions.
+  virtual std::string describe() const { return name(); }
   virtual Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) = 0;
 };
 

@@ -9,6 +9,11 @@
 namespace tutti {
 namespace {
 
+// Addresses for which recordings are kept: as many as there are places for prologue results.
+constexpr std::size_t kMaxTakes = 8;
+// Shorter stretches gain nothing from being recorded.
+constexpr std::size_t kShortestRecording = 3;
+
 std::size_t row_of(const std::string& op, RankProfile* rows) {
   for (std::size_t i = 0; i < rows->size(); ++i) {
     if ((*rows)[i].op == op) return i;
@@ -53,6 +58,7 @@ Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap s
   program->input_scratch_.resize(most_inputs);
   program->output_scratch_.resize(most_outputs);
   program->addresses_.assign(program->map_.slots.size(), nullptr);
+  program->find_stretches();
   TUTTI_RETURN_IF_ERROR(program->place_constants());
   return program;
 }
@@ -177,36 +183,159 @@ Status Program::copy_outputs(const ProgramRun& run) {
       TUTTI_RETURN_IF_ERROR(device_.download(target, source, copy.bytes));
       continue;
     }
-    // From device to device; an output that no node makes is rare, so by way of the host.
-    std::vector<std::byte> host(copy.bytes);
-    TUTTI_RETURN_IF_ERROR(device_.download(host.data(), source, copy.bytes));
-    TUTTI_RETURN_IF_ERROR(device_.upload(target, host.data(), copy.bytes));
+    TUTTI_RETURN_IF_ERROR(device_.copy(target, source, copy.bytes));
   }
   return {};
 }
 
-Status Program::run(const ProgramRun& run, RankHooks* hooks) {
-  resolve(run);
-  TUTTI_RETURN_IF_ERROR(upload_inputs(run));
+void Program::find_stretches() {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const bool joins = !steps_[i].is_exchange && i > 0 && !steps_[i - 1].is_exchange;
+    if (!joins) stretches_.push_back({i, i, false});
+    stretches_.back().last = i + 1;
+    stretches_.back().is_recordable =
+        !steps_[i].is_exchange && i + 1 - stretches_.back().first >= kShortestRecording;
+  }
+}
+
+// The recordings for the addresses of this run; `has_run` is false where they are still to be made.
+Program::Take* Program::find_take(const ProgramRun& run, bool* has_run) {
+  take_key_.clear();
+  take_key_.push_back(run.arena);
+  for (std::size_t i = 0; i < map_.slots.size(); ++i) {
+    const StorageSlot::Kind kind = map_.slots[i].kind;
+    if (kind == StorageSlot::Kind::kInput || kind == StorageSlot::Kind::kOutput) {
+      take_key_.push_back(addresses_[i]);
+    }
+  }
+  const auto found = std::find_if(takes_.begin(), takes_.end(),
+                                  [&](const Take& take) { return take.addresses == take_key_; });
+  *has_run = found != takes_.end();
+  if (found != takes_.end()) {
+    found->last_use = ++uses_;
+    return &*found;
+  }
+  if (takes_.size() >= kMaxTakes) {
+    takes_.erase(std::min_element(takes_.begin(), takes_.end(), [](const Take& a, const Take& b) {
+      return a.last_use < b.last_use;
+    }));
+  }
+  takes_.push_back({take_key_, {}, ++uses_});
+  return &takes_.back();
+}
+
+Status Program::run_stretch(const Stretch& stretch, const ProgramRun& run) {
+  for (std::size_t i = stretch.first; i < stretch.last; ++i) {
+    if (run.stop->load(std::memory_order_acquire)) {
+      return Status(StatusCode::kCancelled, "stopped");
+    }
+    run.progress->node.store(steps_[i].node, std::memory_order_release);
+    const Status status = run_step(steps_[i], run);
+    if (!status.ok()) return status.with_context(steps_[i].node->describe());
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Recording>> Program::record(const Stretch& stretch, const ProgramRun& run) {
+  TUTTI_RETURN_IF_ERROR(device_.begin_recording());
+  const Status noted = run_stretch(stretch, run);
+  // Also after an error: the device must not stay in the middle of it.
+  Result<std::unique_ptr<Recording>> recording = device_.end_recording();
+  TUTTI_RETURN_IF_ERROR(noted);
+  return recording;
+}
+
+// The first run at certain addresses goes step by step, the second is recorded, later ones repeat.
+Status Program::run_stretches(const ProgramRun& run) {
+  bool has_run = false;
+  Take* take = find_take(run, &has_run);
+  const bool records = has_run && take->recordings.empty();
+  std::vector<std::unique_ptr<Recording>> recordings;
+  for (std::size_t i = 0; i < stretches_.size(); ++i) {
+    const Stretch& stretch = stretches_[i];
+    if (run.stop->load(std::memory_order_acquire)) {
+      return Status(StatusCode::kCancelled, "stopped");
+    }
+    if (records) {
+      std::unique_ptr<Recording> made;
+      if (stretch.is_recordable) {
+        TUTTI_ASSIGN_OR_RETURN(made, record(stretch, run));
+      }
+      recordings.push_back(std::move(made));
+    }
+    Recording* recording = records                    ? recordings.back().get()
+                           : take->recordings.empty() ? nullptr
+                                                      : take->recordings[i].get();
+    if (recording == nullptr) {
+      TUTTI_RETURN_IF_ERROR(run_stretch(stretch, run));
+      continue;
+    }
+    const Node& first = *steps_[stretch.first].node;
+    run.progress->node.store(&first, std::memory_order_release);
+    const Status status = recording->replay();
+    if (!status.ok()) return status.with_context(str_cat("recording from ", first.describe()));
+  }
+  if (records) take->recordings = std::move(recordings);
+  return {};
+}
+
+// Node by node, for who watches or times them.
+Status Program::run_steps(const ProgramRun& run, RankHooks* hooks) {
   using Clock = std::chrono::steady_clock;
-  for (const Step& step : steps_) {
+  const bool is_timed = run.profile != nullptr;
+  const bool has_clock = is_timed && device_.has_clock();
+  if (has_clock) TUTTI_RETURN_IF_ERROR(device_.mark(0));
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
     if (run.stop->load(std::memory_order_acquire)) {
       return Status(StatusCode::kCancelled, "stopped");
     }
     run.progress->node.store(step.node, std::memory_order_release);
     if (hooks != nullptr) TUTTI_RETURN_IF_ERROR(hooks->before_node(rank_, *step.node));
-    const Clock::time_point start = run.profile != nullptr ? Clock::now() : Clock::time_point();
-    Status status = run_step(step, run);
+    const Clock::time_point start = is_timed ? Clock::now() : Clock::time_point();
+    const Status status = run_step(step, run);
     if (!status.ok()) return status.with_context(step.node->describe());
-    if (run.profile != nullptr) {
+    if (has_clock) {
+      TUTTI_RETURN_IF_ERROR(device_.mark(i + 1));
+    } else if (is_timed) {
       TUTTI_RETURN_IF_ERROR(device_.finish());
       OpTime& row = (*run.profile)[step.op_row];
       ++row.calls;
       row.seconds += std::chrono::duration<double>(Clock::now() - start).count();
     }
   }
-  TUTTI_RETURN_IF_ERROR(copy_outputs(run));
+  if (!has_clock) return {};
   TUTTI_RETURN_IF_ERROR(device_.finish());
+  return count_times(run.profile);
+}
+
+Status Program::count_times(RankProfile* rows) {
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    TUTTI_ASSIGN_OR_RETURN(const double seconds, device_.seconds_between(i, i + 1));
+    OpTime& row = (*rows)[steps_[i].op_row];
+    ++row.calls;
+    row.seconds += seconds;
+  }
+  return {};
+}
+
+Status Program::run_all(const ProgramRun& run, RankHooks* hooks) {
+  resolve(run);
+  TUTTI_RETURN_IF_ERROR(upload_inputs(run));
+  const bool repeats = device_.can_record() && hooks == nullptr && run.profile == nullptr;
+  TUTTI_RETURN_IF_ERROR(repeats ? run_stretches(run) : run_steps(run, hooks));
+  TUTTI_RETURN_IF_ERROR(copy_outputs(run));
+  return device_.finish();
+}
+
+Status Program::run(const ProgramRun& run, RankHooks* hooks) {
+  const Status status = run_all(run, hooks);
+  if (!status.ok()) {
+    takes_.clear();  // perhaps some kernels have never run
+    // Whoever hears of the error must find the device idle.
+    (void)device_.finish();
+    return status;
+  }
   run.progress->node.store(nullptr, std::memory_order_release);
   return {};
 }

@@ -62,6 +62,18 @@ class Program {
     bool is_exchange = false;
     std::size_t op_row = 0;  // in profiles
   };
+  // Steps [first, last) without an exchange among them, or one exchange.
+  struct Stretch {
+    std::size_t first = 0;
+    std::size_t last = 0;
+    bool is_recordable = false;
+  };
+  // What the stretches did at certain addresses. Empty until they have run there once.
+  struct Take {
+    std::vector<const void*> addresses;
+    std::vector<std::unique_ptr<Recording>> recordings;  // by stretch; null: run step by step
+    std::uint64_t last_use = 0;
+  };
   // What a kernel was made from; kept as long as the kernel.
   struct Spec {
     std::vector<TensorDesc> inputs;
@@ -83,9 +95,17 @@ class Program {
   Status make_kernels(const std::unordered_map<const Value*, TensorDesc>& descriptions,
                       std::vector<std::size_t>* workspaces, RankProfile* op_rows);
   Status place_constants();
+  void find_stretches();
   void resolve(const ProgramRun& run);
   Status upload_inputs(const ProgramRun& run);
   Status run_step(const Step& step, const ProgramRun& run);
+  Status run_all(const ProgramRun& run, RankHooks* hooks);
+  Status run_steps(const ProgramRun& run, RankHooks* hooks);
+  Status run_stretches(const ProgramRun& run);
+  Status run_stretch(const Stretch& stretch, const ProgramRun& run);
+  Result<std::unique_ptr<Recording>> record(const Stretch& stretch, const ProgramRun& run);
+  Take* find_take(const ProgramRun& run, bool* has_run);
+  Status count_times(RankProfile* rows);
   Status copy_outputs(const ProgramRun& run);
 
   const Graph& graph_;
@@ -101,6 +121,10 @@ class Program {
   std::vector<Step> steps_;
   std::vector<int> operands_;     // slots; -1 for an absent input
   std::vector<void*> addresses_;  // by slot
+  std::vector<Stretch> stretches_;
+  std::vector<Take> takes_;
+  std::uint64_t uses_ = 0;
+  std::vector<const void*> take_key_;  // scratch
   std::vector<const void*> input_scratch_;
   std::vector<void*> output_scratch_;
 };

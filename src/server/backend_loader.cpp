@@ -41,13 +41,13 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
   }
   TUTTI_ASSIGN_OR_RETURN(const auto source, backend.open(path.string()));
   inference::ModelConfig config =
-      complete_config(file, folder.name, backend.name(), source->facts());
+      complete_config(file, folder.name, backend.name(), source->facts(), backend.devices());
   TUTTI_RETURN_IF_ERROR(check_config_model(file, config, source->facts()));
-  TUTTI_ASSIGN_OR_RETURN(const auto devices, assign_devices(file, config, source->facts()));
+  TUTTI_ASSIGN_OR_RETURN(const auto placements, assign_devices(file, config, source->facts()));
 
   std::vector<std::unique_ptr<ServableModel>> instances;
-  for (const std::vector<int>& ranks : devices) {
-    TUTTI_ASSIGN_OR_RETURN(auto instance, source->create_instance(ranks));
+  for (const Placement& placement : placements) {
+    TUTTI_ASSIGN_OR_RETURN(auto instance, source->create_instance(placement));
     instances.push_back(std::move(instance));
   }
   return std::make_shared<LoadedModel>(folder.name, version, std::move(config),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "server/config/devices.h"
 #include "server/config/model_facts.h"
 #include "server/servable_model.h"
 
@@ -16,9 +17,8 @@ class ModelSource {
  public:
   virtual ~ModelSource() = default;
   virtual const ModelFacts& facts() const = 0;
-  // `devices`: one a rank, as many as facts().ranks.
-  virtual Result<std::unique_ptr<ServableModel>> create_instance(
-      const std::vector<int>& devices) = 0;
+  // `placement` has as many devices as facts().ranks.
+  virtual Result<std::unique_ptr<ServableModel>> create_instance(const Placement& placement) = 0;
 };
 
 class ModelBackend {

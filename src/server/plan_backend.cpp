@@ -32,21 +32,23 @@ std::int64_t largest_batch(const Plan& plan) {
 
 class PlanSource final : public ModelSource {
  public:
-  PlanSource(std::string path, Plan plan, const OpRegistry& registry, Backend& backend,
+  PlanSource(std::string path, Plan plan, const OpRegistry& registry, Backend& cpu, Backend* gpu,
              const InstanceOptions& options)
       : path_(std::move(path)),
         facts_(plan_facts(plan)),
         plan_(std::move(plan)),
         registry_(registry),
-        backend_(backend),
+        cpu_(cpu),
+        gpu_(gpu),
         options_(options) {}
 
   const ModelFacts& facts() const override { return facts_; }
 
-  Result<std::unique_ptr<ServableModel>> create_instance(const std::vector<int>& devices) override {
+  Result<std::unique_ptr<ServableModel>> create_instance(const Placement& placement) override {
     TUTTI_ASSIGN_OR_RETURN(Plan plan, take_plan());
+    Backend& backend = gpu_ != nullptr && !placement.is_on_cpu ? *gpu_ : cpu_;
     TUTTI_ASSIGN_OR_RETURN(auto instance,
-                           Instance::load(std::move(plan), backend_, devices, options_));
+                           Instance::load(std::move(plan), backend, placement.devices, options_));
     return std::unique_ptr<ServableModel>(std::make_unique<PlanModel>(std::move(instance)));
   }
 
@@ -68,7 +70,8 @@ class PlanSource final : public ModelSource {
   Plan plan_;
   bool is_taken_ = false;
   const OpRegistry& registry_;
-  Backend& backend_;
+  Backend& cpu_;
+  Backend* gpu_;
   const InstanceOptions& options_;
 };
 
@@ -84,14 +87,14 @@ ModelFacts plan_facts(const Plan& plan) {
 }
 
 DeviceFacts PlanBackend::devices() const {
-  const bool is_cpu = backend_.name() == "cpu";
-  return {backend_.name(), is_cpu ? 0 : backend_.device_count()};
+  if (gpu_ == nullptr) return {cpu_.name(), 0};
+  return {gpu_->name(), gpu_->device_count()};
 }
 
 Result<std::unique_ptr<ModelSource>> PlanBackend::open(const std::string& path) {
   TUTTI_ASSIGN_OR_RETURN(Plan plan, read_plan(path, registry_, options_.read));
   return std::unique_ptr<ModelSource>(
-      std::make_unique<PlanSource>(path, std::move(plan), registry_, backend_, options_));
+      std::make_unique<PlanSource>(path, std::move(plan), registry_, cpu_, gpu_, options_));
 }
 
 Result<InferResult> PlanModel::infer(const InferRequest& request,

@@ -12,9 +12,11 @@ namespace tutti::server {
 
 class PlanBackend final : public ModelBackend {
  public:
-  // Both outlive all models. `options` is for every instance.
-  PlanBackend(const OpRegistry& registry, Backend& backend, InstanceOptions options = {})
-      : registry_(registry), backend_(backend), options_(std::move(options)) {}
+  // All outlive all models. `gpu` may be null; where it is not, it runs what is not placed on the
+  // CPU. `options` is for every instance.
+  PlanBackend(const OpRegistry& registry, Backend& cpu, Backend* gpu = nullptr,
+              InstanceOptions options = {})
+      : registry_(registry), cpu_(cpu), gpu_(gpu), options_(std::move(options)) {}
 
   BackendName name() const override { return {"tutti", "tutti_plan"}; }
   DeviceFacts devices() const override;
@@ -22,7 +24,8 @@ class PlanBackend final : public ModelBackend {
 
  private:
   const OpRegistry& registry_;
-  Backend& backend_;
+  Backend& cpu_;
+  Backend* gpu_;
   const InstanceOptions options_;
 };
 

@@ -19,9 +19,11 @@ Status check_config_file(const ConfigFile& file, std::string_view folder_name,
                          std::vector<std::string>* warnings);
 
 // Fills in what the file leaves out: name, backend, platform, inputs, outputs (max_batch_size stays
-// 0 then), instance_group, default_model_filename, version_policy.
+// 0 then), instance_group (all GPUs of the server where it has some, else the CPU),
+// default_model_filename, version_policy.
 inference::ModelConfig complete_config(const ConfigFile& file, std::string_view folder_name,
-                                       const BackendName& backend, const ModelFacts& model);
+                                       const BackendName& backend, const ModelFacts& model,
+                                       const DeviceFacts& devices = {"cpu", 0});
 
 // A complete configuration against the model: inputs and outputs the same, dtypes equal, dims no
 // wider, max_batch_size within what the first dimension takes. The messages name `file`.

@@ -24,7 +24,8 @@ void add_tensors(const std::vector<TensorSpec>& specs, bool is_batched, Tensors*
 }  // namespace
 
 ModelConfig complete_config(const ConfigFile& file, std::string_view folder_name,
-                            const BackendName& backend, const ModelFacts& model) {
+                            const BackendName& backend, const ModelFacts& model,
+                            const DeviceFacts& devices) {
   ModelConfig config = file.config();
   config.set_name(std::string(folder_name));
   config.set_backend(backend.backend);
@@ -39,14 +40,16 @@ ModelConfig complete_config(const ConfigFile& file, std::string_view folder_name
   if (config.instance_group().empty()) {
     ModelInstanceGroup* group = config.add_instance_group();
     group->set_kind(model.ranks > 1 ? ModelInstanceGroup::KIND_MODEL
-                                    : ModelInstanceGroup::KIND_CPU);
+                                    : ModelInstanceGroup::KIND_AUTO);
   }
   for (int i = 0; i < config.instance_group_size(); ++i) {
     ModelInstanceGroup* group = config.mutable_instance_group(i);
     if (group->name().empty()) group->set_name(str_cat(folder_name, "_", i));
     group->set_count(std::max(group->count(), 1));
     if (group->kind() == ModelInstanceGroup::KIND_AUTO) {
-      group->set_kind(ModelInstanceGroup::KIND_CPU);
+      group->set_kind(devices.gpus > 0 ? ModelInstanceGroup::KIND_GPU
+                                       : ModelInstanceGroup::KIND_CPU);
+      for (int gpu = 0; gpu < devices.gpus; ++gpu) group->add_gpus(gpu);
     }
   }
   if (config.default_model_filename().empty()) config.set_default_model_filename("model.plan");

@@ -143,9 +143,8 @@ Status check_instance_groups(const ConfigFile& file, const DeviceFacts& devices)
   return Status();
 }
 
-Result<std::vector<std::vector<int>>> assign_devices(const ConfigFile& file,
-                                                     const ModelConfig& config,
-                                                     const ModelFacts& model) {
+Result<std::vector<Placement>> assign_devices(const ConfigFile& file, const ModelConfig& config,
+                                              const ModelFacts& model) {
   TUTTI_ASSIGN_OR_RETURN(const auto ids, read_device_list(file, nullptr));
   const std::size_t listed = ids ? ids->size() : 1;
   if (listed != static_cast<std::size_t>(model.ranks)) {
@@ -158,13 +157,14 @@ Result<std::vector<std::vector<int>>> assign_devices(const ConfigFile& file,
     return file.error(field_of(kDevices), "names ", listed,
                       " devices, but the plan was compiled for ", model.ranks, " ranks", mesh);
   }
-  std::vector<std::vector<int>> instances;
+  std::vector<Placement> instances;
   for (const ModelInstanceGroup& group : config.instance_group()) {
     for (int i = 0; i < std::max(group.count(), 1); ++i) {
       if (group.kind() == ModelInstanceGroup::KIND_GPU) {
-        for (const int gpu : group.gpus()) instances.push_back({gpu});
+        for (const int gpu : group.gpus()) instances.push_back({false, {gpu}});
       } else {
-        instances.push_back(ids ? *ids : std::vector<int>{0});
+        instances.push_back(
+            {group.kind() == ModelInstanceGroup::KIND_CPU, ids ? *ids : std::vector<int>{0}});
       }
     }
   }

@@ -13,11 +13,17 @@ inline constexpr int kMostInstances = 256;  // of one model version, over all gr
 // Counts, kinds, `gpus`, and the form of the parameters: what needs no model.
 Status check_instance_groups(const ConfigFile& file, const DeviceFacts& devices);
 
-// One entry an instance: the device of each of its ranks, in rank order. `config` is complete.
+// Where one instance runs.
+struct Placement {
+  bool is_on_cpu = false;    // KIND_CPU, whatever the server has
+  std::vector<int> devices;  // of each rank, in rank order
+};
+
+// One entry an instance. `config` is complete.
 // Errors: the model's ranks and the list's length differ (both numbers are named), a model of
 // several ranks in a group of another kind than KIND_MODEL.
-Result<std::vector<std::vector<int>>> assign_devices(const ConfigFile& file,
-                                                     const inference::ModelConfig& config,
-                                                     const ModelFacts& model);
+Result<std::vector<Placement>> assign_devices(const ConfigFile& file,
+                                              const inference::ModelConfig& config,
+                                              const ModelFacts& model);
 
 }  // namespace tutti::server

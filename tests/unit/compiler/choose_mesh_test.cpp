@@ -109,6 +109,24 @@ TEST_F(ChooseMeshTest, TheLimitMakesTensorParallelismSplitEveryWeight) {
   EXPECT_LE(model.memory[0].weights, 64 * 512 * 4 / 4);
 }
 
+TEST_F(ChooseMeshTest, TheLimitSplitsTablesOfEmbeddingsAlongFeatures) {
+  constexpr std::string_view kText = R"(graph @g (%ids: i64[b, t]) {
+    %table = constant f32[1000, 64] data
+    %x = Gather(%table, %ids) {axis = 0}
+    %n = Softmax(%x) {axis = 2}
+    return %n
+  })";
+  CompileOptions tp = options("tp=4");
+  tp.hoist = false;
+  tp.typical_sizes = {{"b", 1}, {"t", 2}};
+  EXPECT_EQ(compile_text(kText, tp).memory[0].weights, 1000 * 64 * 4);
+  tp.memory_limit = 1000 * 64 * 4 / 3;
+  const auto model = compile_text(kText, tp);
+  EXPECT_EQ(model.memory[0].weights, 1000 * 64 * 4 / 4);
+  ASSERT_EQ(model.exchanges.size(), 1U);
+  EXPECT_EQ(model.exchanges[0].kind, "AllGather");
+}
+
 TEST_F(ChooseMeshTest, WeightsOfRanksAddUpToTheWhole) {
   constexpr std::string_view kText = R"(graph @g (%x: f32[b, 64]) {
     %w1 = constant f32[64, 100] data

@@ -147,7 +147,22 @@ TEST(Devices, EachRankGetsTheDeviceAtItsPosition) {
   const auto devices = assign_devices(file, config, model(3));
   ASSERT_TRUE(devices.ok()) << devices.status().message();
   const std::vector<int> ranks = {3, 1, 1};
-  EXPECT_THAT(*devices, ElementsAre(ranks, ranks, ranks));
+  std::vector<std::vector<int>> placed;
+  for (const Placement& placement : *devices) {
+    EXPECT_FALSE(placement.is_on_cpu);
+    placed.push_back(placement.devices);
+  }
+  EXPECT_THAT(placed, ElementsAre(ranks, ranks, ranks));
+}
+
+TEST(Devices, KindCpuStaysOnTheCpuWhateverTheServerHas) {
+  const ConfigFile file = parse("instance_group [ { kind: KIND_CPU }, { kind: KIND_MODEL } ]");
+  const auto config = complete_config(file, "m", kKnown[0], model(1));
+  const auto devices = assign_devices(file, config, model(1));
+  ASSERT_TRUE(devices.ok()) << devices.status().message();
+  ASSERT_EQ(devices->size(), 2U);
+  EXPECT_TRUE((*devices)[0].is_on_cpu);
+  EXPECT_FALSE((*devices)[1].is_on_cpu);
 }
 
 TEST(Devices, ListAndPlanOfDifferentSizesAreRefusedWithBothNumbers) {

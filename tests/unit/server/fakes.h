@@ -118,7 +118,7 @@ class FakeBackend : public ModelBackend {
       }
     }
     const ModelFacts& facts() const override { return facts_; }
-    Result<std::unique_ptr<ServableModel>> create_instance(const std::vector<int>&) override {
+    Result<std::unique_ptr<ServableModel>> create_instance(const Placement&) override {
       if (kind_ == "identity" || kind_ == "string" || kind_.starts_with("ranks ")) return make();
       if (kind_ == "gated") return make(gate_);
       if (kind_ == "failing") {

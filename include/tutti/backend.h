@@ -1,0 +1,176 @@
+/* The C ABI between Tutti and a backend plug-in: a shared library, libtutti_NAME.so, that runs
+ * nodes on a kind of device. It exports one symbol, tutti_backend_entry, of type
+ * tutti_backend_entry_fn.
+ *
+ * Rules of this border
+ * - Nothing crosses it but these structs, plain numbers, and pointers; no exception, no C++ object.
+ * - Every struct that one side fills for the other begins with `size` = its sizeof there, so that
+ *   fields can be added at the end. A change of meaning or order changes TUTTI_BACKEND_ABI.
+ * - Errors: a function that can fail takes a tutti_error last. It returns nonzero (or null where it
+ *   returns a pointer) and fills code and message; on success it leaves the error as it is. The
+ *   message begins with what is wrong and names the value and what was expected; the host puts the
+ *   node in front. It is UTF-8, cut to fit, always terminated.
+ * - Ownership: who makes a thing destroys it, through the function beside the one that made it.
+ *   Pointers in arguments are valid during the call only, unless said otherwise here.
+ * - Threads: functions on a backend may be called from any thread, several at a time; those on one
+ *   rank (and on its kernels, buffers and recordings) by one thread at a time, different ranks at
+ *   the same time. Destruction happens with no call of the rank under way; kernels, buffers and
+ *   recordings go before their rank, ranks before their backend, and the library is never unloaded.
+ * - Addresses of device memory are plain pointers that the host never follows, unless
+ * is_host_memory says so.
+ */
+#ifndef TUTTI_BACKEND_H_
+#define TUTTI_BACKEND_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_BACKEND_ABI 1u
+#define TUTTI_BACKEND_ENTRY "tutti_backend_entry"
+
+enum tutti_code {
+  TUTTI_OK = 0,
+  TUTTI_INVALID_ARGUMENT = 1,
+  TUTTI_NOT_FOUND = 2,
+  TUTTI_ALREADY_EXISTS = 3,
+  TUTTI_UNAVAILABLE = 4,
+  TUTTI_UNIMPLEMENTED = 5,
+  TUTTI_INTERNAL = 6,
+  TUTTI_CANCELLED = 7,
+  TUTTI_DEADLINE_EXCEEDED = 8,
+  TUTTI_RESOURCE_EXHAUSTED = 9
+};
+
+typedef struct tutti_error {
+  int32_t code; /* enum tutti_code */
+  char message[2044];
+} tutti_error;
+
+typedef struct tutti_backend tutti_backend;
+typedef struct tutti_rank tutti_rank;
+typedef struct tutti_kernel tutti_kernel;
+typedef struct tutti_buffer tutti_buffer;
+typedef struct tutti_recording tutti_recording;
+
+/* Dense, row-major. dtype is ONNX's TensorProto.DataType; 0 is an optional operand that is absent.
+ * data: the elements in host memory where they are constant, else null. Constants outlive the
+ * kernels and ranks that are told of them. */
+typedef struct tutti_tensor {
+  int32_t dtype;
+  int32_t rank;
+  const int64_t* dims;
+  const void* data;
+} tutti_tensor;
+
+/* One node with everything that is known before it runs. */
+typedef struct tutti_node {
+  uint32_t size;
+  /* The node alone in the text form of src/graph/printer.h: a graph whose inputs are the node's
+   * present operands (each value once) and whose outputs are the node's, with symbolic sizes. */
+  const char* text;
+  const tutti_tensor* inputs; /* by operand, sizes bound */
+  uint64_t num_inputs;
+  const tutti_tensor* outputs;
+  uint64_t num_outputs;
+  /* What the symbols of the text stand for: sizes and rank coordinates. */
+  const char* const* symbol_names;
+  const int64_t* symbol_values;
+  uint64_t num_symbols;
+} tutti_node;
+
+/* The ranks along one mesh axis, from the host; valid as long as the rank. gather is collective:
+ * every rank calls it in the same order with as many bytes, and all[r * bytes ..] becomes rank r's
+ * bytes. It blocks, and fails on all ranks once any has called abort or the host gives up. abort:
+ * from any thread. add_sent counts bytes of exchanges for reports. */
+typedef struct tutti_communicator {
+  uint32_t size;
+  int32_t rank;
+  int32_t num_ranks;
+  void* context;
+  int (*gather)(void* context, const void* mine, void* all, uint64_t bytes, tutti_error* error);
+  void (*abort)(void* context, const tutti_error* reason);
+  void (*add_sent)(void* context, int64_t bytes);
+} tutti_communicator;
+
+typedef struct tutti_rank_options {
+  uint32_t size;
+  int32_t device;  /* index on this machine */
+  int32_t rank;    /* in the mesh */
+  int32_t threads; /* host threads that the rank may use */
+  uint64_t num_axes;
+  const char* const* axis_names;           /* by mesh axis */
+  const tutti_communicator* communicators; /* by mesh axis; num_ranks 1 for axes of size 1 */
+} tutti_rank_options;
+
+typedef struct tutti_backend_api {
+  uint32_t abi; /* TUTTI_BACKEND_ABI */
+  uint32_t size;
+  const char* name; /* "cuda" */
+
+  /* Null when this machine cannot run the backend; the error says why ("no CUDA device: ..."). */
+  tutti_backend* (*create_backend)(tutti_error* error);
+  void (*destroy_backend)(tutti_backend* backend);
+  int32_t (*device_count)(tutti_backend* backend);
+  /* A line for people: the devices and the versions of what they are driven with. The string lives
+   * as long as the backend. */
+  const char* (*describe)(tutti_backend* backend);
+
+  tutti_rank* (*create_rank)(tutti_backend* backend, const tutti_rank_options* options,
+                             tutti_error* error);
+  void (*destroy_rank)(tutti_rank* rank);
+  int32_t (*is_host_memory)(tutti_rank* rank);
+
+  tutti_kernel* (*make_kernel)(tutti_rank* rank, const tutti_node* node, tutti_error* error);
+  void (*destroy_kernel)(tutti_kernel* kernel);
+  uint64_t (*workspace_bytes)(tutti_kernel* kernel);
+  /* Nonzero when the kernel never reads constant input i again. */
+  int32_t (*consumes_constant)(tutti_kernel* kernel, uint64_t i);
+  /* Null for absent inputs. Asynchronous where the device is; the workspace has workspace_bytes,
+   * 64-byte aligned. */
+  int (*run_kernel)(tutti_kernel* kernel, const void* const* inputs, uint64_t num_inputs,
+                    void* const* outputs, uint64_t num_outputs, void* workspace,
+                    tutti_error* error);
+
+  tutti_buffer* (*allocate)(tutti_rank* rank, uint64_t bytes, tutti_error* error);
+  void* (*buffer_data)(tutti_buffer* buffer);
+  void (*free_buffer)(tutti_buffer* buffer);
+  /* Where a constant lives on the device, as long as the rank. */
+  const void* (*place_constant)(tutti_rank* rank, const tutti_tensor* tensor, tutti_error* error);
+
+  /* The host's memory may be reused when upload returns, and is filled when download returns. */
+  int (*upload)(tutti_rank* rank, void* target, const void* host, uint64_t bytes,
+                tutti_error* error);
+  int (*download)(tutti_rank* rank, void* host, const void* source, uint64_t bytes,
+                  tutti_error* error);
+  int (*copy)(tutti_rank* rank, void* target, const void* source, uint64_t bytes,
+              tutti_error* error);
+  /* Waits until all that the rank was asked for is done. Errors: what has failed on the device
+   * since the last call; TUTTI_INVALID_ARGUMENT for what a kernel found wrong with the data. */
+  int (*finish)(tutti_rank* rank, tutti_error* error);
+
+  /* Between the first two, run_kernel notes what it would do instead of doing it; kernels have run
+   * before, and none is an exchange. Where can_record is zero the others are not called. */
+  int32_t (*can_record)(tutti_rank* rank);
+  int (*begin_recording)(tutti_rank* rank, tutti_error* error);
+  tutti_recording* (*end_recording)(tutti_rank* rank, tutti_error* error);
+  int (*replay)(tutti_recording* recording, tutti_error* error);
+  void (*destroy_recording)(tutti_recording* recording);
+
+  /* Marks on the device's own time line; where has_clock is zero the others are not called. */
+  int32_t (*has_clock)(tutti_rank* rank);
+  int (*mark)(tutti_rank* rank, uint64_t i, tutti_error* error);
+  int (*seconds_between)(tutti_rank* rank, uint64_t from, uint64_t to, double* seconds,
+                         tutti_error* error);
+} tutti_backend_api;
+
+/* The table lives as long as the process. */
+typedef const tutti_backend_api* (*tutti_backend_entry_fn)(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TUTTI_BACKEND_H_ */

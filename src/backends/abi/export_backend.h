@@ -1,0 +1,16 @@
+// The other side of the border: a Backend of a plug-in as the C table.
+#pragma once
+
+#include "runtime/backend.h"
+#include "tutti/backend.h"
+
+namespace tutti::abi {
+
+// Makes the plug-in's backend; called for each create_backend.
+using BackendFactory = Result<std::unique_ptr<Backend>> (*)();
+
+// A table named `name` (a literal) around what `factory` makes. One table a plug-in: the second
+// call returns the first one's.
+const tutti_backend_api* export_backend(const char* name, BackendFactory factory);
+
+}  // namespace tutti::abi

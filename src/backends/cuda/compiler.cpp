@@ -1,0 +1,177 @@
+#include "backends/cuda/compiler.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "backends/cuda/check.h"
+#include "base/atomic_file.h"
+
+namespace tutti::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A cached file: this, the digest of the machine code, the machine code.
+constexpr std::string_view kMagic = "tutti-cubin-1\n";
+
+// $TUTTI_CACHE_DIR, or the user's cache folder; empty when neither is known.
+std::string find_cache_folder() {
+  if (const char* given = std::getenv("TUTTI_CACHE_DIR")) return given;
+  if (const char* cache = std::getenv("XDG_CACHE_HOME")) return str_cat(cache, "/tutti");
+  if (const char* home = std::getenv("HOME")) return str_cat(home, "/.cache/tutti");
+  return "";
+}
+
+std::pair<std::uint64_t, std::uint64_t> as_key(const Hash128& hash) {
+  return {hash.high, hash.low};
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+std::string read_cached(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return "";
+  std::ostringstream content;
+  content << file.rdbuf();
+  std::string text = content.str();
+  const std::size_t header = kMagic.size() + 33;
+  if (text.size() <= header || !text.starts_with(kMagic)) return "";
+  const std::string_view digest = std::string_view(text).substr(kMagic.size(), 32);
+  const std::string_view code = std::string_view(text).substr(header);
+  return hash_bytes(bytes_of(code)).to_hex() == digest ? std::string(code) : "";
+}
+
+// What cannot be cached is compiled again next time.
+void write_cached(const std::string& path, const std::string& code) {
+  std::error_code ignored;
+  fs::create_directories(fs::path(path).parent_path(), ignored);
+  auto file = AtomicFile::create(path);
+  if (!file.ok()) return;
+  const std::string header = str_cat(kMagic, hash_bytes(bytes_of(code)).to_hex(), "\n");
+  if (!(*file)->write(bytes_of(header)).ok() || !(*file)->write(bytes_of(code)).ok()) return;
+  (void)(*file)->commit();
+}
+
+}  // namespace
+
+std::string KernelSource::text() const {
+  std::string text;
+  for (const auto& [name, value] : defines) text += str_cat("#define ", name, " ", value, "\n");
+  text += str_cat("#define KERNEL_NAME ", entry, "\n");
+  text += kernel_file("prelude.cuh");
+  for (const std::string_view file : files) text += kernel_file(file);
+  return text + code;
+}
+
+Result<std::unique_ptr<KernelCompiler>> KernelCompiler::create() {
+  std::unique_ptr<KernelCompiler> compiler(new KernelCompiler);
+  TUTTI_ASSIGN_OR_RETURN(compiler->library_, DynamicLibrary::open("libnvrtc.so.13"));
+  const DynamicLibrary& library = *compiler->library_;
+  Functions& f = compiler->nvrtc_;
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcVersion", &f.version));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcCreateProgram", &f.create));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcDestroyProgram", &f.destroy));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcCompileProgram", &f.compile));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetCUBINSize", &f.cubin_size));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetCUBIN", &f.cubin));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetProgramLogSize", &f.log_size));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetProgramLog", &f.log));
+  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetErrorString", &f.error_string));
+  f.version(&compiler->major_, &compiler->minor_);
+  compiler->cache_folder_ = find_cache_folder();
+  return compiler;
+}
+
+std::string KernelCompiler::version() const { return str_cat(major_, ".", minor_); }
+
+std::size_t KernelCompiler::num_compiled() const {
+  const std::lock_guard lock(mutex_);
+  return num_compiled_;
+}
+
+Hash128 KernelCompiler::key_of(const std::string& text, int arch) const {
+  Hasher hasher;
+  hasher.update(bytes_of(text));
+  hasher.update(static_cast<std::uint64_t>(arch));
+  hasher.update(static_cast<std::uint64_t>(major_ * 1000 + minor_));
+  return hasher.digest();
+}
+
+std::string KernelCompiler::cache_file(const Hash128& key) const {
+  return cache_folder_.empty() ? "" : str_cat(cache_folder_, "/cuda/", key.to_hex(), ".cubin");
+}
+
+Result<std::string> KernelCompiler::run_compiler(const std::string& text, const std::string& entry,
+                                                 int arch) {
+  nvrtcProgram program = nullptr;
+  const std::string name = entry + ".cu";
+  nvrtcResult result = nvrtc_.create(&program, text.c_str(), name.c_str(), 0, nullptr, nullptr);
+  if (result != NVRTC_SUCCESS) {
+    return internal_error("cuda: nvrtc: ", nvrtc_.error_string(result));
+  }
+  const std::string target = str_cat("--gpu-architecture=sm_", arch);
+  const char* options[] = {target.c_str(), "--std=c++17", "-lineinfo"};
+  result = nvrtc_.compile(program, 3, options);
+  std::string out;
+  std::size_t size = 0;
+  if (result != NVRTC_SUCCESS) {
+    nvrtc_.log_size(program, &size);
+    out.resize(size);
+    nvrtc_.log(program, out.data());
+    nvrtc_.destroy(&program);
+    return internal_error("cuda: kernel ", entry, " does not compile for sm_", arch, ": ", out);
+  }
+  nvrtc_.cubin_size(program, &size);
+  out.resize(size);
+  nvrtc_.cubin(program, out.data());
+  nvrtc_.destroy(&program);
+  return out;
+}
+
+Result<std::shared_ptr<const std::string>> KernelCompiler::compile(const KernelSource& source,
+                                                                   int arch) {
+  const std::string text = source.text();
+  const Hash128 key = key_of(text, arch);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = code_.find(as_key(key));
+    if (found != code_.end()) return found->second;
+  }
+  // Outside of the lock: ranks compile side by side. Two may make the same code; one is kept.
+  const std::string path = cache_file(key);
+  std::string code = path.empty() ? "" : read_cached(path);
+  const bool is_cached = !code.empty();
+  if (!is_cached) {
+    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source.entry, arch));
+    if (!path.empty()) write_cached(path, code);
+  }
+  const std::lock_guard lock(mutex_);
+  if (!is_cached) ++num_compiled_;
+  return code_.emplace(as_key(key), std::make_shared<const std::string>(std::move(code)))
+      .first->second;
+}
+
+Result<cudaKernel_t> KernelCompiler::load(const KernelSource& source, int arch) {
+  const Hash128 key = key_of(source.text(), arch);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = kernels_.find(as_key(key));
+    if (found != kernels_.end()) return found->second;
+  }
+  TUTTI_ASSIGN_OR_RETURN(const auto code, compile(source, arch));
+  const std::lock_guard lock(mutex_);
+  const auto found = kernels_.find(as_key(key));
+  if (found != kernels_.end()) return found->second;
+  cudaLibrary_t library = nullptr;
+  TUTTI_CUDA(cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  cudaKernel_t kernel = nullptr;
+  TUTTI_CUDA(cudaLibraryGetKernel(&kernel, library, source.entry.c_str()));
+  kernels_.emplace(as_key(key), kernel);
+  return kernel;
+}
+
+}  // namespace tutti::cuda

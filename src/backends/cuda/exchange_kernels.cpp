@@ -1,0 +1,365 @@
+// Exchanges between the ranks of one mesh axis. src/comm/transfer_plan.h knows what travels; each
+// rank copies its boxes out of the others' memory.
+#include "backends/cuda/exchange_kernels.h"
+
+#include <optional>
+
+#include "backends/cuda/exchange.h"
+#include "backends/cuda/kernels.h"
+
+namespace tutti::cuda {
+namespace {
+
+// The rank's communicator along the node's axis; null when it is the only one.
+Result<std::shared_ptr<Communicator>> communicator_of(const Node& node,
+                                                      const RankContext& context) {
+  const std::string axis = node.attr_string("axis");
+  const auto ranks = static_cast<int>(node.attr_int("ranks"));
+  for (std::size_t i = 0; i < context.axes.size() && i < context.communicators.size(); ++i) {
+    if (context.axes[i] != axis) continue;
+    const std::shared_ptr<Communicator>& communicator = context.communicators[i];
+    const int size = communicator == nullptr ? 1 : communicator->size();
+    if (size != ranks) {
+      return invalid_argument("mesh axis '", axis, "' has ", size, " ranks here, expected ", ranks);
+    }
+    return communicator;
+  }
+  return invalid_argument("mesh axis '", axis, "' is unknown here; the axes are ", context.axes);
+}
+
+Result<std::int64_t> single_size(const KernelSpec& spec, std::string_view attribute) {
+  const Shape dims = spec.node.attr_dims(attribute);
+  if (dims.size() != 1) {
+    return invalid_argument("attribute '", attribute, "' has ", dims.size(),
+                            " elements, expected 1");
+  }
+  return dims[0].evaluate(spec.symbols);
+}
+
+Result<PieceSplit> split_of(const KernelSpec& spec) {
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t units, single_size(spec, "units"));
+  return PieceSplit{static_cast<int>(spec.node.attr_int("dim")), units,
+                    static_cast<int>(spec.node.attr_int("replicas", 1))};
+}
+
+Status check_dim(std::int64_t dim, const TensorDesc& desc) {
+  if (dim >= 0 && dim < static_cast<std::int64_t>(desc.dims.size())) return {};
+  return invalid_argument("dimension ", dim, " is outside [0, ", desc.dims.size(), ")");
+}
+
+// Both ends of every operand have the sizes that its splits say.
+Status check_sizes(const KernelSpec& spec, std::span<const TransferOperand> operands,
+                   const Meeting& meeting) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Dims from =
+        piece_dims(operands[i].dims, operands[i].from, meeting.size(), meeting.rank());
+    const Dims to = piece_dims(operands[i].dims, operands[i].to, meeting.size(), meeting.rank());
+    if (spec.inputs[i].dims != from) {
+      return invalid_argument("input ", i, " has sizes ", spec.inputs[i].dims, ", expected ", from);
+    }
+    if (spec.outputs[i].dims != to) {
+      return invalid_argument("output ", i, " has sizes ", spec.outputs[i].dims, ", expected ", to);
+    }
+  }
+  return {};
+}
+
+// A rank's plan as a function of the rank: the sender's side of a region is in the sender's plan.
+template <class F>
+Result<std::vector<TransferPlan>> plans_of_all(int ranks, F&& plan_of) {
+  std::vector<TransferPlan> plans;
+  for (int rank = 0; rank < ranks; ++rank) {
+    TUTTI_ASSIGN_OR_RETURN(TransferPlan plan, plan_of(rank));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+// Pulls boxes out of the other ranks' inputs into this rank's targets, then makes the copies inside
+// of them. Buffers: inputs by rank, then targets.
+class Transfer {
+ public:
+  static Result<Transfer> create(RankContext& context, std::shared_ptr<Communicator> communicator,
+                                 const std::vector<TransferPlan>& plans, std::size_t operands) {
+    Transfer transfer(context, std::move(communicator), operands);
+    const auto self = static_cast<std::size_t>(transfer.meeting_.rank());
+    const std::size_t sources = plans.size() * operands;
+    std::vector<BoxCopies::Box> pulls;
+    for (std::size_t peer = 0; peer < plans.size(); ++peer) {
+      const std::vector<Region>& from = plans[peer].exchange.send[self];
+      const std::vector<Region>& to = plans[self].exchange.receive[peer];
+      if (from.size() != to.size()) {
+        return internal_error("exchange: rank ", peer, " sends ", from.size(), " regions, rank ",
+                              self, " expects ", to.size());
+      }
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        pulls.push_back({from[i], static_cast<int>(peer * operands) + from[i].buffer, to[i],
+                         static_cast<int>(sources) + to[i].buffer});
+      }
+    }
+    std::vector<BoxCopies::Box> repeats;
+    for (const LocalCopy& copy : plans[self].copies) {
+      repeats.push_back({copy.from, static_cast<int>(sources) + copy.from.buffer, copy.to,
+                         static_cast<int>(sources) + copy.to.buffer});
+    }
+    TUTTI_ASSIGN_OR_RETURN(transfer.pulls_, BoxCopies::create(context, pulls, sources + operands));
+    TUTTI_ASSIGN_OR_RETURN(transfer.repeats_,
+                           BoxCopies::create(context, repeats, sources + operands));
+    transfer.addresses_.resize(sources + operands + 1);
+    transfer.sent_bytes_ = plans[self].exchange.sent_bytes(static_cast<int>(self));
+    return transfer;
+  }
+
+  Status run(std::span<const void* const> sources, std::span<void* const> targets) {
+    TUTTI_RETURN_IF_ERROR(meeting_.open(sources));
+    std::size_t at = 0;
+    for (int rank = 0; rank < meeting_.size(); ++rank) {
+      for (std::size_t i = 0; i < operands_; ++i) addresses_[at++] = meeting_.buffer(rank, i);
+    }
+    for (void* target : targets) addresses_[at++] = target;
+    TUTTI_RETURN_IF_ERROR(pulls_.run(addresses_));
+    meeting_.add_sent(sent_bytes_);
+    TUTTI_RETURN_IF_ERROR(meeting_.close());
+    return repeats_.run(addresses_);
+  }
+
+  int size() const { return meeting_.size(); }
+
+ private:
+  Transfer(RankContext& context, std::shared_ptr<Communicator> communicator, std::size_t operands)
+      : meeting_(context, std::move(communicator), operands), operands_(operands) {}
+
+  Meeting meeting_;
+  std::size_t operands_;
+  BoxCopies pulls_;
+  BoxCopies repeats_;
+  std::vector<const void*> addresses_;
+  std::int64_t sent_bytes_ = 0;
+};
+
+KernelResult transfer_kernel(Transfer transfer) {
+  return make_lambda_kernel([transfer = std::move(transfer)](const KernelArgs& args) mutable {
+    return transfer.run(args.inputs, args.outputs);
+  });
+}
+
+int size_of(const std::shared_ptr<Communicator>& communicator) {
+  return communicator == nullptr ? 1 : communicator->size();
+}
+int rank_of(const std::shared_ptr<Communicator>& communicator) {
+  return communicator == nullptr ? 0 : communicator->rank();
+}
+
+// From operands with splits on both sides, one side or none.
+KernelResult make_transfer(const KernelSpec& spec, RankContext& context,
+                           const std::shared_ptr<Communicator>& communicator,
+                           const std::vector<TransferOperand>& operands) {
+  const int ranks = size_of(communicator);
+  TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
+                           return make_transfer_plan(operands, ranks, rank);
+                         }));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, Meeting(context, communicator, 0)));
+  TUTTI_ASSIGN_OR_RETURN(Transfer transfer,
+                         Transfer::create(context, communicator, plans, operands.size()));
+  return transfer_kernel(std::move(transfer));
+}
+
+// The piece of a value that every rank has: nobody else takes part.
+KernelResult make_shard_slice(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
+  const TensorDesc& x = spec.inputs[0];
+  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, x));
+  const TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, split};
+  const int rank = rank_of(communicator);
+  TUTTI_ASSIGN_OR_RETURN(const TransferPlan plan,
+                         make_transfer_plan({&operand, 1}, size_of(communicator), rank));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, Meeting(context, communicator, 0)));
+  const auto self = static_cast<std::size_t>(rank);
+  std::vector<BoxCopies::Box> pieces;
+  for (std::size_t i = 0; i < plan.exchange.send[self].size(); ++i) {
+    pieces.push_back({plan.exchange.send[self][i], 0, plan.exchange.receive[self][i], 1});
+  }
+  std::vector<BoxCopies::Box> repeats;
+  for (const LocalCopy& copy : plan.copies) repeats.push_back({copy.from, 1, copy.to, 1});
+  TUTTI_ASSIGN_OR_RETURN(BoxCopies cut, BoxCopies::create(context, pieces, 2));
+  TUTTI_ASSIGN_OR_RETURN(BoxCopies repeat, BoxCopies::create(context, repeats, 2));
+  return make_lambda_kernel(
+      [cut = std::move(cut), repeat = std::move(repeat)](const KernelArgs& args) mutable {
+        const void* addresses[] = {args.inputs[0], args.outputs[0], nullptr};
+        TUTTI_RETURN_IF_ERROR(cut.run(addresses));
+        return repeat.run(addresses);
+      });
+}
+
+KernelResult make_all_gather(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t size, single_size(spec, "size"));
+  std::vector<TransferOperand> operands;
+  for (const TensorDesc& piece : spec.inputs) {
+    TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
+    Dims whole = piece.dims;
+    whole[static_cast<std::size_t>(split.dim)] = size;
+    operands.push_back({std::move(whole), dtype_size(piece.dtype), split, std::nullopt});
+  }
+  return make_transfer(spec, context, communicator, operands);
+}
+
+KernelResult make_all_to_all(const KernelSpec& spec, RankContext& context) {
+  const Node& node = spec.node;
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
+  const std::vector<std::int64_t> from_dims = node.attr_ints("from_dims");
+  const std::vector<std::int64_t> from_replicas = node.attr_ints("from_replicas");
+  const std::vector<std::int64_t> to_dims = node.attr_ints("to_dims");
+  const std::vector<std::int64_t> to_replicas = node.attr_ints("to_replicas");
+  TUTTI_ASSIGN_OR_RETURN(const Dims from_units,
+                         evaluate(node.attr_dims("from_units"), spec.symbols));
+  TUTTI_ASSIGN_OR_RETURN(const Dims to_units, evaluate(node.attr_dims("to_units"), spec.symbols));
+  TUTTI_ASSIGN_OR_RETURN(const Dims sizes, evaluate(node.attr_dims("sizes"), spec.symbols));
+  const std::size_t count = spec.inputs.size();
+  for (const std::size_t length :
+       {from_dims.size(), from_replicas.size(), to_dims.size(), to_replicas.size(),
+        from_units.size(), to_units.size(), sizes.size(), spec.outputs.size()}) {
+    if (length != count) {
+      return invalid_argument("a list of ", length, " elements for ", count, " operands");
+    }
+  }
+  std::vector<TransferOperand> operands;
+  for (std::size_t i = 0; i < count; ++i) {
+    TUTTI_RETURN_IF_ERROR(check_dim(from_dims[i], spec.inputs[i]));
+    TUTTI_RETURN_IF_ERROR(check_dim(to_dims[i], spec.inputs[i]));
+    TransferOperand operand;
+    operand.dims = spec.inputs[i].dims;
+    operand.dims[static_cast<std::size_t>(from_dims[i])] = sizes[i];
+    operand.element_size = dtype_size(spec.inputs[i].dtype);
+    operand.from = PieceSplit{static_cast<int>(from_dims[i]), from_units[i],
+                              static_cast<int>(from_replicas[i])};
+    operand.to =
+        PieceSplit{static_cast<int>(to_dims[i]), to_units[i], static_cast<int>(to_replicas[i])};
+    operands.push_back(std::move(operand));
+  }
+  return make_transfer(spec, context, communicator, operands);
+}
+
+int op_number(const Node& node) {
+  const std::string op = node.attr_string("op", "sum");
+  return op == "max" ? 1 : op == "min" ? 2 : 0;
+}
+
+// Addresses: every rank's contribution, then the result.
+Result<GeneratedKernel> make_rank_reduction(RankContext& context, const Node& node, int ranks,
+                                            const TensorDesc& desc) {
+  if (desc.dtype == DType::kBool) {
+    return invalid_argument("a reduction takes numbers, not ", dtype_name(desc.dtype));
+  }
+  const std::int64_t count = desc.element_count();
+  KernelSource source;
+  source.entry = "reduce_ranks";
+  source.files = {"pointwise.cuh", "all_reduce.cuh"};
+  define_index(needs_wide_index({count}), &source);
+  source.defines.emplace_back("T", type_name(desc.dtype));
+  source.defines.emplace_back("RANKS", std::to_string(ranks));
+  source.defines.emplace_back("OP", std::to_string(op_number(node)));
+  return GeneratedKernel::create(context, std::move(source), static_cast<std::size_t>(ranks) + 1,
+                                 {count}, grid_for(context, count));
+}
+
+KernelResult make_all_reduce(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  Meeting meeting(context, communicator, 1);
+  TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
+                         make_rank_reduction(context, spec.node, meeting.size(), spec.inputs[0]));
+  std::vector<const void*> addresses(static_cast<std::size_t>(meeting.size()) + 1);
+  return make_lambda_kernel(
+      [meeting = std::move(meeting), kernel = std::move(kernel), addresses = std::move(addresses),
+       is_empty = spec.inputs[0].element_count() == 0](const KernelArgs& args) mutable {
+        TUTTI_RETURN_IF_ERROR(meeting.open({args.inputs.data(), 1}));
+        for (int rank = 0; rank < meeting.size(); ++rank) {
+          addresses[static_cast<std::size_t>(rank)] = meeting.buffer(rank, 0);
+        }
+        addresses.back() = args.outputs[0];
+        if (!is_empty) TUTTI_RETURN_IF_ERROR(kernel.run(addresses));
+        return meeting.close();
+      });
+}
+
+// Gathers every rank's contribution to its own piece in the workspace and reduces them in order.
+KernelResult make_reduce_scatter(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
+  const TensorDesc& x = spec.inputs[0];
+  const TensorDesc& piece = spec.outputs[0];
+  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, x));
+  const int ranks = size_of(communicator);
+  const TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, split};
+  TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
+                           return reduce_scatter_plan(x.dims, operand.element_size, split, ranks,
+                                                      rank);
+                         }));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, Meeting(context, communicator, 0)));
+  TUTTI_ASSIGN_OR_RETURN(Transfer transfer, Transfer::create(context, communicator, plans, 1));
+  TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
+                         make_rank_reduction(context, spec.node, ranks, piece));
+  const std::size_t bytes = piece.byte_size();
+  std::vector<const void*> addresses(static_cast<std::size_t>(ranks) + 1);
+  return make_lambda_kernel(
+      [transfer = std::move(transfer), kernel = std::move(kernel), addresses = std::move(addresses),
+       bytes](const KernelArgs& args) mutable {
+        void* const targets[] = {args.workspace};
+        TUTTI_RETURN_IF_ERROR(transfer.run(args.inputs, targets));
+        if (bytes == 0) return Status();
+        for (std::size_t i = 0; i + 1 < addresses.size(); ++i) {
+          addresses[i] = static_cast<const std::byte*>(args.workspace) + i * bytes;
+        }
+        addresses.back() = args.outputs[0];
+        return kernel.run(addresses);
+      },
+      bytes * static_cast<std::size_t>(ranks));
+}
+
+class TransferGather final : public PieceGather {
+ public:
+  explicit TransferGather(Transfer transfer) : transfer_(std::move(transfer)) {}
+  Status run(std::span<const void* const> sources, std::span<void* const> targets) override {
+    return transfer_.run(sources, targets);
+  }
+
+ private:
+  Transfer transfer_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankContext& context,
+                                                       std::span<const TensorDesc> pieces, int dim,
+                                                       std::int64_t size) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
+  std::vector<TransferOperand> operands;
+  for (const TensorDesc& piece : pieces) {
+    TUTTI_RETURN_IF_ERROR(check_dim(dim, piece));
+    TransferOperand operand;
+    operand.dims = piece.dims;
+    operand.dims[static_cast<std::size_t>(dim)] = size;
+    operand.element_size = dtype_size(piece.dtype);
+    operand.from = PieceSplit{dim, size, 1};
+    operands.push_back(std::move(operand));
+  }
+  const int ranks = size_of(communicator);
+  TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
+                           return make_transfer_plan(operands, ranks, rank);
+                         }));
+  TUTTI_ASSIGN_OR_RETURN(Transfer transfer,
+                         Transfer::create(context, communicator, plans, operands.size()));
+  return std::unique_ptr<PieceGather>(std::make_unique<TransferGather>(std::move(transfer)));
+}
+
+void register_exchange_kernels(KernelTable* table) {
+  table->add("ShardSlice", make_shard_slice);
+  table->add("AllGather", make_all_gather);
+  table->add("AllToAll", make_all_to_all);
+  table->add("AllReduce", make_all_reduce);
+  table->add("ReduceScatter", make_reduce_scatter);
+}
+
+}  // namespace tutti::cuda

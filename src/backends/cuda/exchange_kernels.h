@@ -1,0 +1,25 @@
+// What other kernels need of exchanges.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "backends/cuda/rank_context.h"
+#include "runtime/backend.h"
+
+namespace tutti::cuda {
+
+// Puts together whole tensors from the ranks' pieces along one dimension.
+class PieceGather {
+ public:
+  virtual ~PieceGather() = default;
+  // Collective. As many sources as targets.
+  virtual Status run(std::span<const void* const> sources, std::span<void* const> targets) = 0;
+};
+
+// `node` names the mesh axis; pieces[i] is this rank's, cut along `dim` of `size` in the whole.
+Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankContext& context,
+                                                       std::span<const TensorDesc> pieces, int dim,
+                                                       std::int64_t size);
+
+}  // namespace tutti::cuda

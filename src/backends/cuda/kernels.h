@@ -1,0 +1,85 @@
+// Which function makes the CUDA kernel of a core operator. One register_* function a kernel file.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "backends/cuda/rank_context.h"
+#include "runtime/backend.h"
+
+namespace tutti::cuda {
+
+using KernelResult = Result<std::unique_ptr<Kernel>>;
+// The error starts with what is wrong; the caller puts the node in front.
+using KernelFactory = KernelResult (*)(const KernelSpec& spec, RankContext& context);
+
+class KernelTable {
+ public:
+  void add(std::string_view op_type, KernelFactory factory) {
+    factories_.emplace(op_type, factory);
+  }
+  KernelFactory find(std::string_view op_type) const {
+    const auto it = factories_.find(op_type);
+    return it == factories_.end() ? nullptr : it->second;
+  }
+
+ private:
+  std::map<std::string, KernelFactory, std::less<>> factories_;
+};
+
+const KernelTable& kernel_table();
+
+void register_pointwise_kernels(KernelTable* table);
+void register_copy_kernels(KernelTable* table);
+void register_index_kernels(KernelTable* table);
+void register_scan_kernels(KernelTable* table);
+void register_generate_kernels(KernelTable* table);
+void register_reduce_kernels(KernelTable* table);
+void register_norm_kernels(KernelTable* table);
+void register_product_kernels(KernelTable* table);
+void register_conv_kernels(KernelTable* table);
+void register_resize_kernels(KernelTable* table);
+void register_attention_kernels(KernelTable* table);
+void register_exchange_kernels(KernelTable* table);
+
+// A kernel whose state is what a lambda captured: Status(const KernelArgs&) at each run.
+template <class F>
+class LambdaKernel final : public Kernel {
+ public:
+  LambdaKernel(F function, std::size_t workspace)
+      : function_(std::move(function)), workspace_(workspace) {}
+  std::size_t workspace_bytes() const override { return workspace_; }
+  Status run(const KernelArgs& args) override { return function_(args); }
+
+ private:
+  F function_;
+  std::size_t workspace_;
+};
+
+template <class F>
+std::unique_ptr<Kernel> make_lambda_kernel(F function, std::size_t workspace = 0) {
+  return std::make_unique<LambdaKernel<F>>(std::move(function), workspace);
+}
+
+// A node without results to compute.
+inline std::unique_ptr<Kernel> make_empty_kernel() {
+  return make_lambda_kernel([](const KernelArgs&) { return Status(); });
+}
+
+inline const void* optional_input(const KernelArgs& args, std::size_t i) {
+  return i < args.inputs.size() ? args.inputs[i] : nullptr;
+}
+inline bool has_input(const KernelSpec& spec, std::size_t i) {
+  return i < spec.inputs.size() && spec.inputs[i].dtype != DType::kUndefined;
+}
+
+// A tensor seen along one axis: [outer, size, inner].
+struct AxisView {
+  std::int64_t outer = 1;
+  std::int64_t size = 1;
+  std::int64_t inner = 1;
+};
+AxisView view_axis(const Dims& dims, std::int64_t axis);
+
+}  // namespace tutti::cuda

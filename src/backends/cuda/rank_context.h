@@ -1,0 +1,61 @@
+// What a CUDA kernel may use of its rank. Outlives the rank's kernels.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/compiler.h"
+#include "backends/cuda/memory.h"
+#include "comm/communicator.h"
+
+namespace tutti::cuda {
+
+class Blas;
+
+// Where kernels report indexes out of range: 4 words of device memory (kernels/prelude.cuh).
+struct FaultWords {
+  std::uint64_t count = 0;
+  std::uint64_t kernel = 0;
+  std::int64_t index = 0;
+  std::int64_t size = 0;
+};
+
+// A rank's end of one exchange: what it has made ready, and what it has taken.
+struct ExchangeEvents {
+  std::unique_ptr<Event> ready;
+  std::unique_ptr<Event> taken;
+};
+
+struct RankContext {
+  int device = 0;
+  int rank = 0;
+  int arch = 90;  // compute capability, 10 * major + minor
+  int multiprocessors = 132;
+  std::size_t shared_bytes = 227 << 10;  // that a block may have
+  // No device: kernels are compiled and never run. For tests without a GPU.
+  bool is_dry = false;
+  cudaStream_t stream = nullptr;
+  KernelCompiler* compiler = nullptr;
+  Blas* blas = nullptr;  // null when dry
+  std::unique_ptr<DeviceMemory> faults;
+  std::vector<std::string> fault_names;                      // by kernel number
+  std::vector<std::shared_ptr<Communicator>> communicators;  // by mesh axis
+  std::vector<std::string> axes;                             // names, by mesh axis
+  ExchangeEvents events;
+  Staging* staging = nullptr;
+
+  // A number under which a kernel reports faults in messages that begin with `name`.
+  std::int64_t add_fault_source(std::string name) {
+    fault_names.push_back(std::move(name));
+    return static_cast<std::int64_t>(fault_names.size()) - 1;
+  }
+  void* fault_words() const { return faults == nullptr ? nullptr : faults->data(); }
+
+  // Device memory with these bytes in it; null when dry.
+  Result<std::shared_ptr<DeviceMemory>> place(const void* host, std::size_t bytes);
+};
+
+}  // namespace tutti::cuda

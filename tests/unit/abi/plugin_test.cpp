@@ -1,0 +1,216 @@
+// The border to plug-ins, with the CPU backend behind it: what crosses must arrive unchanged.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+#include "backends/abi/error.h"
+#include "backends/abi/export_backend.h"
+#include "backends/abi/node_text.h"
+#include "backends/abi/plugin_backend.h"
+#include "backends/cpu/backend.h"
+#include "graph/printer.h"
+#include "ops/lowering.h"
+#include "runtime/instance.h"
+
+namespace tutti::abi {
+namespace {
+
+using ::testing::HasSubstr;
+
+const OpRegistry& ops() {
+  static const OpRegistry registry = [] {
+    OpRegistry all;
+    LoweringRegistry lowerings;
+    register_all_ops(&all, &lowerings);
+    return all;
+  }();
+  return registry;
+}
+
+Result<std::unique_ptr<Backend>> make_cpu() { return cpu::make_cpu_backend(); }
+
+std::unique_ptr<Backend> plugin() {
+  auto backend = make_plugin_backend(export_backend("elsewhere", make_cpu));
+  EXPECT_TRUE(backend.ok()) << backend.status().to_string();
+  return *std::move(backend);
+}
+
+Plan plan_of(const std::string& text) {
+  auto graph = parse_graph(text, ops());
+  EXPECT_TRUE(graph.ok()) << graph.status().to_string();
+  Plan plan;
+  plan.main = *std::move(graph);
+  for (const Value* input : plan.main->inputs()) {
+    plan.inputs.push_back({input->name(), input->dtype(), input->shape()});
+  }
+  for (const Value* output : plan.main->outputs()) {
+    plan.outputs.push_back({output->name(), output->dtype(), output->shape()});
+  }
+  return plan;
+}
+
+Result<TensorMap> run(const std::string& text, Backend& backend, const TensorMap& inputs) {
+  TUTTI_ASSIGN_OR_RETURN(auto instance, Instance::load(plan_of(text), backend));
+  return instance->infer(inputs);
+}
+
+Tensor numbers(Dims dims) {
+  Tensor tensor = *Tensor::allocate(DType::kFloat32, std::move(dims));
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+    tensor.mutable_data_as<float>()[i] = static_cast<float>(i % 7) - 2.5F;
+  }
+  return tensor;
+}
+
+TEST(Plugin, NodesConstantsAndSymbolsArriveAsTheyAre) {
+  const auto backend = plugin();
+  const std::string text = R"(graph (%x: f32[b, 3]) {
+    %w = constant f32[3, 2] [1, 2, 3, 4, 5, 6]
+    %y = MatMul(%x, %w)
+    %s = Slice(%y) {axes = [0], starts = dims[b - 2], ends = dims[b], steps = [1]}
+    %r = Pointwise(%s, %s) {body = graph (%p: f32[], %q: f32[]) {
+      %k = constant f32[] [0.1]
+      %m = Mul(%p, %k)
+      %a = Add(%m, %q)
+      return %a
+    }}
+    %c = Clip(%r) {max = 4.5}
+    return %c
+  })";
+  const auto outputs = run(text, *backend, {{"x", numbers({4, 3})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+  const auto expected = run(text, *cpu::make_cpu_backend(), {{"x", numbers({4, 3})}});
+  ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+  EXPECT_EQ(outputs->at("c").dims(), (Dims{2, 2}));
+  EXPECT_EQ(outputs->at("c").to_doubles(), expected->at("c").to_doubles());
+}
+
+TEST(Plugin, AbsentOperandsAndSeveralOutputsKeepTheirPlaces) {
+  const auto backend = plugin();
+  const std::string text = R"(graph (%x: f32[2, 5]) {
+    %b = constant f32[5] [1, 2, 3, 4, 5]
+    %n = LayerNormalization(%x, _, %b) {axis = 1, epsilon = 1e-5}
+    %v, %i = TopK(%n) {axis = 1, k = dims[2], largest = 1, sorted = 1}
+    return %v, %i
+  })";
+  const auto outputs = run(text, *backend, {{"x", numbers({2, 5})}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+  const auto expected = run(text, *cpu::make_cpu_backend(), {{"x", numbers({2, 5})}});
+  ASSERT_TRUE(expected.ok()) << expected.status().to_string();
+  EXPECT_EQ(outputs->at("v").to_doubles(), expected->at("v").to_doubles());
+  EXPECT_EQ(outputs->at("i").to_ints(), expected->at("i").to_ints());
+}
+
+TEST(Plugin, ErrorsKeepTheirCodeAndWords) {
+  const auto backend = plugin();
+  const auto outputs = run(R"(graph (%x: f32[3], %i: i64[1]) {
+    %y = Gather(%x, %i) {axis = 0} @pick
+    return %y
+  })",
+                           *backend, {{"x", numbers({3})}, {"i", Tensor::ints({{7}})}});
+  EXPECT_EQ(outputs.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(outputs.status().message(), HasSubstr("pick"));
+  EXPECT_THAT(outputs.status().message(), HasSubstr("index 7 is not in [-3, 3)"));
+}
+
+TEST(Plugin, RanksTellEachOtherBytesThroughTheHost) {
+  const auto backend = plugin();
+  const auto communicators = make_local_communicators(2);
+  std::vector<std::unique_ptr<RankDevice>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    RankDeviceOptions options;
+    options.rank = rank;
+    options.axes = {"cp", "one"};
+    options.communicators = {communicators[static_cast<std::size_t>(rank)], nullptr};
+    auto made = backend->create_rank(options);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    ranks.push_back(*std::move(made));
+  }
+  // A CPU rank behind the border moves no data of others: it says so, and takes nobody with it.
+  Graph graph;
+  const OpDef* op = ops().find("AllReduce");
+  ASSERT_NE(op, nullptr);
+  Value* x = graph.add_input("x", {DType::kFloat32, {2}});
+  const Node* node = graph.add_node(
+      *op, "sum", {x},
+      {{"axis", std::string("cp")}, {"ranks", std::int64_t{2}}, {"op", std::string("sum")}},
+      {{DType::kFloat32, {2}}});
+  const TensorDesc desc{DType::kFloat32, {2}};
+  const Tensor* constant = nullptr;
+  const SymbolMap symbols{{"rank.cp", 0}};
+  auto kernel = ranks[0]->make_kernel({*node, {&desc, 1}, {&desc, 1}, {&constant, 1}, symbols});
+  ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
+  const float values[2] = {1, 2};
+  float sums[2] = {0, 0};
+  const void* input = values;
+  void* output = sums;
+  EXPECT_EQ((*kernel)->run({{&input, 1}, {&output, 1}, nullptr}).code(),
+            StatusCode::kUnimplemented);
+}
+
+TEST(Plugin, GatherGivesEveryRanksBytesInOrder) {
+  const auto communicators = make_local_communicators(3);
+  std::vector<std::string> seen(3);
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      const std::string mine(4, static_cast<char>('a' + rank));
+      std::string all(12, ' ');
+      EXPECT_TRUE(communicators[rank]->gather(mine.data(), all.data(), 4).ok());
+      communicators[rank]->add_sent(5);
+      seen[rank] = all;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& all : seen) EXPECT_EQ(all, "aaaabbbbcccc");
+  EXPECT_EQ(communicators[1]->sent_bytes(), 5);
+}
+
+TEST(Plugin, AnotherAbiIsRefusedWithBothNumbers) {
+  tutti_backend_api table = *export_backend("elsewhere", make_cpu);
+  table.abi = TUTTI_BACKEND_ABI + 1;
+  EXPECT_THAT(make_plugin_backend(&table).status().message(),
+              HasSubstr("has backend ABI 2, expected 1"));
+  table.abi = TUTTI_BACKEND_ABI;
+  table.size = 16;
+  EXPECT_THAT(make_plugin_backend(&table).status().message(), HasSubstr("has 16 bytes"));
+}
+
+TEST(Plugin, MissingAndForeignFilesAreNamed) {
+  const std::string folder = ::testing::TempDir();
+  EXPECT_EQ(find_plugin("nothere", folder).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(find_plugin("nothere", folder).status().message(), HasSubstr("libtutti_nothere.so"));
+  const std::string path = folder + "/libtutti_text.so";
+  std::ofstream(path) << "no library";
+  EXPECT_EQ(open_plugin(path).status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(open_plugin(path).status().message(), HasSubstr(path));
+  std::remove(path.c_str());
+}
+
+TEST(Plugin, ExceptionsStopAtTheBorder) {
+  tutti_error error{};
+  EXPECT_NE(guarded(&error, []() -> Status { throw std::runtime_error("inside"); }), 0);
+  EXPECT_EQ(to_status(error).code(), StatusCode::kInternal);
+  EXPECT_THAT(to_status(error).message(), HasSubstr("inside"));
+}
+
+TEST(Plugin, LongMessagesAreCutNotOverrun) {
+  tutti_error error{};
+  EXPECT_NE(report(invalid_argument(std::string(5000, 'x')), &error), 0);
+  EXPECT_EQ(to_status(error).message().size(), sizeof error.message - 1);
+}
+
+TEST(NodeText, AValueInSeveralPlacesIsOneInput) {
+  const auto graph = parse_graph("graph (%a: f32[n]) { %b = Add(%a, %a) return %b }", ops());
+  ASSERT_TRUE(graph.ok());
+  const auto alone = parse_node(node_text(*(*graph)->nodes().front()), ops());
+  ASSERT_TRUE(alone.ok()) << alone.status().to_string();
+  EXPECT_EQ((*alone)->inputs().size(), 1U);
+  EXPECT_EQ((*alone)->nodes().front()->inputs().size(), 2U);
+}
+
+}  // namespace
+}  // namespace tutti::abi

@@ -1,0 +1,206 @@
+// A device that records: which runs go step by step, which are noted, which are repeated.
+#include <gtest/gtest.h>
+
+#include "runtime/instance.h"
+#include "toy.h"
+
+namespace tutti {
+namespace {
+
+struct Counts {
+  int runs = 0;        // of kernels, step by step
+  int noted = 0;       // kernels in recordings
+  int recordings = 0;  // made
+  int replays = 0;
+};
+
+// What a kernel was asked to do.
+struct Call {
+  Kernel* kernel = nullptr;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  void* workspace = nullptr;
+};
+
+struct Tape {
+  Counts counts;
+  bool is_recording = false;
+  std::vector<Call> calls;
+};
+
+class TapedKernel final : public Kernel {
+ public:
+  TapedKernel(std::unique_ptr<Kernel> kernel, Tape& tape)
+      : kernel_(std::move(kernel)), tape_(tape) {}
+  std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
+  Status run(const KernelArgs& args) override {
+    if (!tape_.is_recording) {
+      ++tape_.counts.runs;
+      return kernel_->run(args);
+    }
+    ++tape_.counts.noted;
+    tape_.calls.push_back({kernel_.get(),
+                           {args.inputs.begin(), args.inputs.end()},
+                           {args.outputs.begin(), args.outputs.end()},
+                           args.workspace});
+    return {};
+  }
+
+ private:
+  std::unique_ptr<Kernel> kernel_;
+  Tape& tape_;
+};
+
+class TapedCalls final : public Recording {
+ public:
+  TapedCalls(std::vector<Call> calls, Tape& tape) : calls_(std::move(calls)), tape_(tape) {}
+  Status replay() override {
+    ++tape_.counts.replays;
+    for (const Call& call : calls_) {
+      TUTTI_RETURN_IF_ERROR(call.kernel->run({call.inputs, call.outputs, call.workspace}));
+    }
+    return {};
+  }
+
+ private:
+  std::vector<Call> calls_;
+  Tape& tape_;
+};
+
+// Host memory that does not say so: requests are copied into the arena, as on a GPU.
+class TapedDevice final : public RankDevice {
+ public:
+  TapedDevice(std::unique_ptr<RankDevice> host, Tape& tape) : host_(std::move(host)), tape_(tape) {}
+  Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) override {
+    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, host_->make_kernel(spec));
+    return std::unique_ptr<Kernel>(std::make_unique<TapedKernel>(std::move(kernel), tape_));
+  }
+  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
+    return host_->allocate(bytes);
+  }
+  Result<const void*> place_constant(const Tensor& tensor) override {
+    return host_->place_constant(tensor);
+  }
+  Status upload(void* target, const void* host, std::size_t bytes) override {
+    return host_->upload(target, host, bytes);
+  }
+  Status download(void* host, const void* source, std::size_t bytes) override {
+    return host_->download(host, source, bytes);
+  }
+  Status finish() override { return {}; }
+  bool can_record() const override { return true; }
+  Status begin_recording() override {
+    tape_.is_recording = true;
+    return {};
+  }
+  Result<std::unique_ptr<Recording>> end_recording() override {
+    tape_.is_recording = false;
+    ++tape_.counts.recordings;
+    return std::unique_ptr<Recording>(
+        std::make_unique<TapedCalls>(std::exchange(tape_.calls, {}), tape_));
+  }
+
+ private:
+  std::unique_ptr<RankDevice> host_;
+  Tape& tape_;
+};
+
+class TapedBackend final : public Backend {
+ public:
+  std::string name() const override { return "taped"; }
+  int device_count() const override { return 1; }
+  Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) override {
+    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankDevice> host, cpu_.create_rank(options));
+    return std::unique_ptr<RankDevice>(std::make_unique<TapedDevice>(std::move(host), tape));
+  }
+  Tape tape;
+
+ private:
+  cpu::CpuBackend cpu_{toy::kernels()};
+};
+
+constexpr const char* kChain = R"(graph @g (%x: f32[n]) {
+  %a = Affine(%x)
+  %b = Affine(%a)
+  %c = Affine(%b)
+  return %c
+})";
+
+std::vector<float> chained(const Tensor& x) {
+  std::vector<float> values = toy::values(x);
+  for (float& value : values) value = 8 * value + 7;
+  return values;
+}
+
+TEST(Recording, TheFirstRunGoesStepByStepTheSecondIsRecordedLaterOnesRepeat) {
+  TapedBackend backend;
+  auto instance = Instance::load(toy::plan_of("", kChain), backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  for (int step = 0; step < 5; ++step) {
+    const Tensor x = toy::numbers({6}, step);
+    const auto outputs = (*instance)->infer({{"x", x}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+    EXPECT_EQ(toy::values(outputs->at("c")), chained(x));
+  }
+  const Counts& counts = backend.tape.counts;
+  EXPECT_EQ(counts.runs, 3);
+  EXPECT_EQ(counts.noted, 3);
+  EXPECT_EQ(counts.recordings, 1);
+  EXPECT_EQ(counts.replays, 4);
+}
+
+TEST(Recording, SizesHaveRecordingsOfTheirOwn) {
+  TapedBackend backend;
+  auto instance = Instance::load(toy::plan_of("", kChain), backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  // The larger size first: the arena stays where it is.
+  for (int step = 0; step < 6; ++step) {
+    const Tensor x = toy::numbers({step % 2 == 0 ? 9 : 4}, step);
+    const auto outputs = (*instance)->infer({{"x", x}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+    EXPECT_EQ(toy::values(outputs->at("c")), chained(x));
+  }
+  EXPECT_EQ(backend.tape.counts.recordings, 2);
+  EXPECT_EQ(backend.tape.counts.replays, 4);
+}
+
+TEST(Recording, ALargerArenaMakesOldRecordingsUnused) {
+  TapedBackend backend;
+  auto instance = Instance::load(toy::plan_of("", kChain), backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  for (const int size : {4, 4, 4, 5000, 4, 4, 4}) {
+    const Tensor x = toy::numbers({size}, size);
+    const auto outputs = (*instance)->infer({{"x", x}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+    EXPECT_EQ(toy::values(outputs->at("c")), chained(x));
+  }
+}
+
+TEST(Recording, ShortStretchesAndProfiledRunsGoStepByStep) {
+  TapedBackend backend;
+  auto instance = Instance::load(toy::plan_of("", R"(graph @g (%x: f32[n]) {
+    %a = Affine(%x)
+    %b = Affine(%a)
+    return %b
+  })"),
+                                 backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE((*instance)->infer({{"x", toy::numbers({3}, step)}}).ok());
+  }
+  EXPECT_EQ(backend.tape.counts.recordings, 0);
+  EXPECT_EQ(backend.tape.counts.runs, 6);
+
+  TapedBackend watched;
+  auto longer = Instance::load(toy::plan_of("", kChain), watched);
+  ASSERT_TRUE(longer.ok()) << longer.status().to_string();
+  RunOptions profiled;
+  profiled.is_profiled = true;
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE((*longer)->infer({{"x", toy::numbers({3}, step)}}, profiled).ok());
+  }
+  EXPECT_EQ(watched.tape.counts.recordings, 0);
+}
+
+}  // namespace
+}  // namespace tutti
