@@ -100,9 +100,10 @@ Result<ReadOptions> read_options(const ModelOptions& options) {
 void add_model_options(CLI::App& command, ModelOptions* options) {
   command.add_option("model", options->model, "ONNX model")->required();
   command.add_option("--mesh", options->mesh, "Ranks by axis, such as cp=4 or cfg=2,cp=2");
-  command.add_option("--strategy", options->strategy,
-                     "tensor, cfg or ulysses, or one for each axis: cp=ulysses,cfg=cfg; auto: the "
-                     "mesh of --ranks that is estimated to be fastest (--explain says why)");
+  command.add_option(
+      "--strategy", options->strategy,
+      "tensor, cfg, ulysses or spatial, or one for each axis: cp=ulysses,cfg=cfg; "
+      "auto: the mesh of --ranks that is estimated to be fastest (--explain says why)");
   command
       .add_option("--attention-exchange", options->attention_exchange,
                   "How queries meet keys that are split: auto, heads, gather or ring")

@@ -1,6 +1,7 @@
 #include "comm/transfer_plan.h"
 
 #include <algorithm>
+#include <map>
 
 #include "graph/dim.h"
 
@@ -18,6 +19,56 @@ struct Span {
   std::int64_t global = 0;
   std::int64_t local = 0;
   std::int64_t length = 0;
+};
+
+// The rows that one rank's windows reach into.
+class WindowRows {
+ public:
+  WindowRows(const PieceSplit& split, std::int64_t size, int ranks, int rank) {
+    const PieceWindow& w = *split.window;
+    const std::int64_t unit = split.units == 0 ? 0 : w.rows / split.units;
+    const std::int64_t count = part_size(split.units, ranks, rank) * unit;
+    local_size_ = count * w.stride + std::max<std::int64_t>(w.extent - w.stride, 0);
+    if (count == 0) return;  // nothing is read
+    const std::int64_t begin = part_offset(split.units, ranks, rank) * unit * w.stride + w.offset;
+    const std::int64_t end = (count - 1) * w.stride + w.extent;
+    std::map<std::int64_t, std::int64_t> first_place;  // of a row, in the piece
+    for (std::int64_t at = 0; at < end; ++at) {
+      if (w.extent < w.stride && at % w.stride >= w.extent) continue;
+      const std::int64_t row = row_at(w.edge, begin + at, size);
+      if (row < 0) {
+        append({0, at, 1}, &fills_);
+        continue;
+      }
+      const auto [it, is_new] = first_place.emplace(row, at);
+      append({is_new ? row : it->second, at, 1}, is_new ? &rows_ : &repeats_);
+    }
+  }
+
+  std::int64_t local_size() const { return local_size_; }
+  // Global: rows of the operand, each once.
+  const std::vector<Span>& rows() const { return rows_; }
+  // Global: the place in this piece that has the same row.
+  const std::vector<Span>& repeats() const { return repeats_; }
+  const std::vector<Span>& fills() const { return fills_; }
+
+ private:
+  void append(const Span& span, std::vector<Span>* spans) const {
+    if (!spans->empty()) {
+      Span& last = spans->back();
+      const bool goes_on = span.local == last.local + last.length;
+      if (goes_on && (spans == &fills_ || span.global == last.global + last.length)) {
+        ++last.length;
+        return;
+      }
+    }
+    spans->push_back(span);
+  }
+
+  std::int64_t local_size_ = 0;
+  std::vector<Span> rows_;
+  std::vector<Span> repeats_;
+  std::vector<Span> fills_;
 };
 
 // One rank's view of a split (or of the whole, when there is none).
@@ -74,12 +125,22 @@ class Piece {
   std::int64_t end_copy_ = 0;
 };
 
+Status check_window(const PieceSplit& split) {
+  const PieceWindow& w = *split.window;
+  const bool divides = split.units > 0 ? w.rows % split.units == 0 : w.rows == 0;
+  if (w.rows >= 0 && w.stride >= 1 && w.extent >= 1 && split.replicas == 1 && divides) return {};
+  return invalid_argument("windows of ", w.rows, " rows, stride ", w.stride, " and extent ",
+                          w.extent, " cannot be cut into ", split.units, " equal units with ",
+                          split.replicas, " replicas");
+}
+
 Status check_split(const Dims& dims, const std::optional<PieceSplit>& split) {
   if (!split) return {};
   if (split->dim < 0 || static_cast<std::size_t>(split->dim) >= dims.size()) {
     return invalid_argument("split of dimension ", split->dim, " of a tensor of rank ",
                             dims.size());
   }
+  if (split->window) return check_window(*split);
   const std::int64_t size = dims[static_cast<std::size_t>(split->dim)];
   const bool divides = split->units > 0 ? size % split->units == 0 : size == 0;
   if (split->units < 0 || split->replicas < 1 || !divides) {
@@ -174,7 +235,6 @@ class BoxPair {
 // All regions from `sender` to `receiver`, the same on both ranks.
 std::vector<LocalCopy> regions_between(const TransferOperand& operand, int buffer, int ranks,
                                        int sender, int receiver) {
-  const Piece target(operand.dims, operand.to, ranks, receiver);
   std::vector<Span> given;
   if (operand.from) {
     given = given_spans(operand, ranks, sender, receiver);
@@ -182,7 +242,13 @@ std::vector<LocalCopy> regions_between(const TransferOperand& operand, int buffe
     return {};  // everybody has everything
   }
   std::vector<Span> taken;
-  if (operand.to) target.append_spans(target.units(), &taken);
+  if (operand.to && operand.to->window) {
+    const auto dim = static_cast<std::size_t>(operand.to->dim);
+    taken = WindowRows(*operand.to, operand.dims[dim], ranks, receiver).rows();
+  } else if (operand.to) {
+    const Piece target(operand.dims, operand.to, ranks, receiver);
+    target.append_spans(target.units(), &taken);
+  }
 
   std::vector<LocalCopy> regions;
   const auto add = [&](const BoxPair& box) {
@@ -216,6 +282,27 @@ std::vector<LocalCopy> regions_between(const TransferOperand& operand, int buffe
   return regions;
 }
 
+// What one rank's windows read twice, and where they read the edge's number.
+void append_window_copies(const TransferOperand& operand, int buffer, int ranks, int self,
+                          TransferPlan* plan) {
+  const int dim = operand.to->dim;
+  const WindowRows windows(*operand.to, operand.dims[static_cast<std::size_t>(dim)], ranks, self);
+  TransferOperand inside = operand;  // a box from the piece to the piece
+  inside.dims[static_cast<std::size_t>(dim)] = windows.local_size();
+  inside.from = inside.to = std::nullopt;
+  const BoxPair whole(inside, ranks, self, self);
+  for (const Span& span : windows.repeats()) {
+    BoxPair box = whole;
+    box.limit(dim, span.global, span.local, span.length);
+    if (!box.is_empty()) plan->copies.push_back(box.regions(buffer));
+  }
+  for (const Span& span : windows.fills()) {
+    BoxPair box = whole;
+    box.limit(dim, span.local, span.local, span.length);
+    if (!box.is_empty()) plan->fills.push_back(box.regions(buffer).to);
+  }
+}
+
 // The second and further copies of units in one rank's target.
 void append_copies(const TransferOperand& operand, int buffer, int ranks, int self,
                    std::vector<LocalCopy>* copies) {
@@ -240,6 +327,9 @@ Status check_operand(const TransferOperand& operand, int ranks, int self) {
   }
   TUTTI_RETURN_IF_ERROR(checked_element_count(operand.dims));
   TUTTI_RETURN_IF_ERROR(check_split(operand.dims, operand.from));
+  if (operand.from && operand.from->window) {
+    return invalid_argument("an exchange of pieces that overlap");
+  }
   return check_split(operand.dims, operand.to);
 }
 
@@ -254,7 +344,10 @@ TransferPlan empty_plan(int ranks) {
 
 Dims piece_dims(const Dims& dims, const std::optional<PieceSplit>& split, int ranks, int rank) {
   Dims local = dims;
-  if (split) {
+  if (split && split->window) {
+    std::int64_t& size = local[static_cast<std::size_t>(split->dim)];
+    size = WindowRows(*split, size, ranks, rank).local_size();
+  } else if (split) {
     local[static_cast<std::size_t>(split->dim)] = Piece(dims, split, ranks, rank).local_size();
   }
   return local;
@@ -275,9 +368,23 @@ Result<TransferPlan> make_transfer_plan(std::span<const TransferOperand> operand
         plan.exchange.receive[p].push_back(std::move(pair.to));
       }
     }
-    append_copies(operands[i], buffer, ranks, self, &plan.copies);
+    if (operands[i].to && operands[i].to->window) {
+      append_window_copies(operands[i], buffer, ranks, self, &plan);
+    } else {
+      append_copies(operands[i], buffer, ranks, self, &plan.copies);
+    }
   }
   return plan;
+}
+
+Result<TransferPlan> halo_plan(const Dims& dims, std::size_t element_size, const PieceSplit& from,
+                               const PieceSplit& to, int ranks, int self) {
+  if (from.dim != to.dim || !to.window) {
+    return invalid_argument("a halo is read through windows along the dimension ", from.dim,
+                            " that is split");
+  }
+  const TransferOperand operand{dims, element_size, from, to};
+  return make_transfer_plan({&operand, 1}, ranks, self);
 }
 
 Result<TransferPlan> all_gather_plan(const Dims& dims, std::size_t element_size,

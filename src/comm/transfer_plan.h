@@ -8,8 +8,19 @@
 
 #include "base/dims.h"
 #include "comm/communicator.h"
+#include "graph/window_map.h"
 
 namespace tutti {
+
+// The pieces are of a result of `rows` rows, and a rank holds the rows that its piece of the result
+// reads: row i reads [i * stride + offset, i * stride + offset + extent). As WindowMap, in numbers.
+struct PieceWindow {
+  std::int64_t rows = 0;
+  std::int64_t stride = 1;
+  std::int64_t offset = 0;
+  std::int64_t extent = 1;
+  WindowEdge edge = WindowEdge::kZero;
+};
 
 // Dimension `dim` is cut into `units` equal units that each stand `replicas` times in a row; the
 // ranks hold the balanced pieces of units * replicas. A rank whose piece has a unit several times
@@ -18,13 +29,14 @@ struct PieceSplit {
   int dim = 0;
   std::int64_t units = 0;
   int replicas = 1;
+  std::optional<PieceWindow> window = {};  // then `units` cuts its rows; replicas is 1
 };
 
 // One tensor of an exchange. No split: every rank has (or gets) all of it.
 struct TransferOperand {
   Dims dims;  // whole along the split dimensions
   std::size_t element_size = 0;
-  std::optional<PieceSplit> from;
+  std::optional<PieceSplit> from;  // without a window
   std::optional<PieceSplit> to;
 };
 
@@ -35,9 +47,11 @@ struct LocalCopy {
 
 // First the exchange, then the copies: both sides of a copy lie in this rank's targets. They fill
 // the further copies of units that a rank holds several times; so no byte travels twice to a rank.
+// `fills` are the places in this rank's targets where windows read the number of their edge.
 struct TransferPlan {
   ExchangePlan exchange;
   std::vector<LocalCopy> copies;
+  std::vector<Region> fills;
 };
 
 // Sizes that `rank` of `ranks` stores.
@@ -48,6 +62,11 @@ Dims piece_dims(const Dims& dims, const std::optional<PieceSplit>& split, int ra
 // their dimension, dimensions out of range.
 Result<TransferPlan> make_transfer_plan(std::span<const TransferOperand> operands, int ranks,
                                         int self);
+
+// Rows that a rank's windows reach into, from pieces along the same dimension, however many ranks
+// they come from. Rows between windows (strides past the extent) do not travel.
+Result<TransferPlan> halo_plan(const Dims& dims, std::size_t element_size, const PieceSplit& from,
+                               const PieceSplit& to, int ranks, int self);
 
 // By name: piece -> whole, whole -> piece (nothing travels), pieces -> pieces.
 Result<TransferPlan> all_gather_plan(const Dims& dims, std::size_t element_size,

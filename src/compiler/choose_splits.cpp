@@ -34,6 +34,9 @@ class SplitChooser {
     sharding.axis = axis_;
     for (const auto& node : graph_.nodes()) {
       TUTTI_ASSIGN_OR_RETURN(const Candidate split, choose(*node));
+      std::set<StepKind> kinds;
+      sharding.sent_bytes += operand_bytes(*node, maps_.at(node.get()), split, &kinds);
+      sharding.busiest_flops += size_(node_flops(*node)) * largest_share(split);
       keep_versions(*node, split);
       if (split) sharding.nodes.emplace(node.get(), *split);
     }
@@ -135,10 +138,10 @@ class SplitChooser {
     return bytes;
   }
 
-  Price price(const Node& node, const FactorMap& map, const Candidate& split) const {
-    Price price;
-    std::set<StepKind> before;
-    std::set<StepKind> after;
+  // That all ranks send so that each has its operands.
+  double operand_bytes(const Node& node, const FactorMap& map, const Candidate& split,
+                       std::set<StepKind>* kinds) const {
+    double sum = 0;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const Value* input = node.input(i);
       if (input == nullptr) continue;
@@ -146,15 +149,24 @@ class SplitChooser {
       double best = -1;
       std::set<StepKind> best_kinds;
       for (const Layout& version : versions(*input)) {
-        std::set<StepKind> kinds;
-        const double bytes = steps_bytes(*input, version, needed, &kinds);
+        if (has_windows(version) && version != needed) continue;
+        std::set<StepKind> version_kinds;
+        const double bytes = steps_bytes(*input, version, needed, &version_kinds);
         if (best >= 0 && bytes >= best) continue;
         best = bytes;
-        best_kinds = std::move(kinds);
+        best_kinds = std::move(version_kinds);
       }
-      price.bytes += best;
-      before.merge(best_kinds);
+      sum += best;
+      kinds->merge(best_kinds);
     }
+    return sum;
+  }
+
+  Price price(const Node& node, const FactorMap& map, const Candidate& split) const {
+    Price price;
+    std::set<StepKind> before;
+    std::set<StepKind> after;
+    price.bytes = operand_bytes(node, map, split, &before);
     for (std::size_t i = 0; i < node.outputs().size(); ++i) {
       Layout wanted;
       if (const auto label = labels_.find(node.output(i)); label != labels_.end()) {

@@ -1,6 +1,7 @@
 #include "compiler/conversion.h"
 
 #include "compiler/cost.h"
+#include "compiler/sharding.h"
 
 namespace tutti {
 namespace {
@@ -27,7 +28,7 @@ Dim held_elsewhere(const Split& split, const Mesh& mesh) {
 }  // namespace
 
 bool same_pieces(const Split& a, const Split& b, const Mesh& mesh) {
-  if (a.dim != b.dim || a.axis != b.axis) return false;
+  if (a.dim != b.dim || a.axis != b.axis || a.window != b.window) return false;
   if (a.units == b.units && a.replicas == b.replicas && a.segments == b.segments) return true;
   return is_even(a, mesh) && is_even(b, mesh);
 }
@@ -40,17 +41,39 @@ bool same_pieces(const Layout& a, const Layout& b, const Mesh& mesh) {
   return true;
 }
 
+SplitWindow window_read(const Split& split, const Dim& size) {
+  return split.window.value_or(SplitWindow{size, size, {}});
+}
+
+bool has_windows(const Layout& layout) {
+  for (const Split& split : layout.splits) {
+    if (split.window) return true;
+  }
+  return false;
+}
+
 std::vector<ConversionStep> conversion_steps(const Layout& from, const Layout& to,
                                              const Mesh& mesh) {
   std::vector<ConversionStep> steps;
   if (same_pieces(from, to, mesh)) return steps;
   const Split* have = from.splits.empty() ? nullptr : &from.splits[0];
   const Split* want = to.splits.empty() ? nullptr : &to.splits[0];
+  const bool moves_along = have != nullptr && want != nullptr && have->dim == want->dim &&
+                           have->replicas == 1 && have->segments.empty() && want->segments.empty();
+  if (want != nullptr && want->window && !moves_along && !from.is_replicated()) {
+    // By way of pieces that do not overlap.
+    Layout plain;
+    plain.set(without_window(*want));
+    steps = conversion_steps(from, plain, mesh);
+    steps.push_back({StepKind::kHalo, want->axis, plain.splits[0], *want});
+    return steps;
+  }
   const auto add = [&](StepKind kind, int axis) {
     ConversionStep& step = steps.emplace_back();
     step.kind = kind;
     step.axis = axis;
-    const bool takes_pieces = kind == StepKind::kGather || kind == StepKind::kAllToAll;
+    const bool takes_pieces =
+        kind == StepKind::kGather || kind == StepKind::kAllToAll || kind == StepKind::kHalo;
     const bool gives_pieces = kind != StepKind::kGather && kind != StepKind::kAllReduce;
     if (takes_pieces) step.from = *have;
     if (gives_pieces) step.to = *want;
@@ -60,6 +83,10 @@ std::vector<ConversionStep> conversion_steps(const Layout& from, const Layout& t
     const bool is_scattered = want != nullptr && want->replicas == 1;
     add(is_scattered ? StepKind::kReduceScatter : StepKind::kAllReduce, axis);
     if (want != nullptr && !is_scattered) add(StepKind::kSlice, axis);
+    return steps;
+  }
+  if (moves_along && want->replicas == 1) {
+    add(StepKind::kHalo, have->axis);
     return steps;
   }
   const bool is_turned = have != nullptr && want != nullptr && have->dim != want->dim &&
@@ -76,7 +103,7 @@ std::vector<ConversionStep> conversion_steps(const Layout& from, const Layout& t
 Layout after_step(Layout layout, const ConversionStep& step) {
   layout.remove_axis(step.axis);
   const bool is_split = step.kind == StepKind::kSlice || step.kind == StepKind::kAllToAll ||
-                        step.kind == StepKind::kReduceScatter;
+                        step.kind == StepKind::kReduceScatter || step.kind == StepKind::kHalo;
   if (is_split) layout.set(step.to);
   return layout;
 }
@@ -94,6 +121,12 @@ Dim sent_elements(const ConversionStep& step, const Shape& global, const Layout&
       const Dim sent = held_elsewhere(step.to, mesh) *
                        floor_div(local[static_cast<std::size_t>(step.to.dim)], step.to.units);
       return floor_div(without(local, step.to.dim) * sent, Dim(step.from.replicas));
+    }
+    case StepKind::kHalo: {
+      const auto dim = static_cast<std::size_t>(step.to.dim);
+      return without(local, step.to.dim) *
+             halo_sent_rows(global[dim], step.from.units, window_read(step.to, global[dim]),
+                            step.to.units, mesh.size(step.axis), mesh.rank_symbol(step.axis));
     }
     // Reduce-scatter and all-gather of even pieces, the least that is possible.
     case StepKind::kAllReduce:

@@ -60,6 +60,21 @@ Dim all_to_all_bytes(const Node& node) {
   return sum;
 }
 
+Dim halo_bytes(const Node& node) {
+  const Value& in = *node.input(0);
+  WindowMap map;
+  map.stride = node.attr_int("stride");
+  map.offset = node.attr_dims("offset")[0];
+  map.extent = node.attr_int("extent");
+  map.edge = parse_window_edge(node.attr_string("edge")).value_or(WindowEdge::kZero);
+  const Dim size = node.attr_dims("size")[0];
+  const Dim rows =
+      halo_sent_rows(size, node.attr_dims("from_units")[0],
+                     SplitWindow{node.attr_dims("rows")[0], size, map}, node.attr_dims("units")[0],
+                     node.attr_int("ranks"), Dim::symbol("rank." + node.attr_string("axis")));
+  return bytes_of(in, without(in.shape(), node.attr_int("dim")) * rows);
+}
+
 }  // namespace
 
 Dim units_held_elsewhere(const Dim& units, std::int64_t replicas, std::int64_t ranks,
@@ -70,6 +85,56 @@ Dim units_held_elsewhere(const Dim& units, std::int64_t replicas, std::int64_t r
     all = all + distinct_units(units, replicas, ranks, Dim(other));
   }
   return all - distinct_units(units, replicas, ranks, rank);
+}
+
+namespace {
+
+struct RowRange {
+  Dim begin;
+  Dim count;
+};
+
+RowRange rows_of(const Dim& size, const Dim& units, std::int64_t ranks, const Dim& rank) {
+  const Dim unit = floor_div(size, units);
+  const Dim n(ranks);
+  const Dim rest = mod(units, n);
+  const Dim first = rank * floor_div(units, n) + (rest.is(0) ? Dim(0) : min(rank, rest));
+  return {unit * first, unit * part(units, ranks, rank)};
+}
+
+// Of `count` rows from the start of a window on, those that some window reads.
+Dim rows_read(const WindowMap& map, const Dim& count) {
+  if (map.extent >= map.stride) return count;
+  return floor_div(count, Dim(map.stride)) * Dim(map.extent) +
+         min(mod(count, Dim(map.stride)), Dim(map.extent));
+}
+
+// The part of `own` rows that the windows of `result` rows read.
+Dim rows_shared(const RowRange& own, const RowRange& result, const WindowMap& map,
+                const Dim& size) {
+  const Dim begin = result.begin * Dim(map.stride) + map.offset;
+  Dim first = begin;
+  Dim last = begin + (result.count - Dim(1)) * Dim(map.stride) + Dim(map.extent);
+  if (map.edge == WindowEdge::kEdge) {
+    first = min(first, size - Dim(1));
+    last = max(last, Dim(1));
+  }
+  const Dim from = max(own.begin, first);
+  const Dim to = max(from, min(own.begin + own.count, last));
+  const Dim rows = rows_read(map, to - begin) - rows_read(map, from - begin);
+  return min(result.count, Dim(1)) * rows;  // a rank without work reads nothing
+}
+
+}  // namespace
+
+Dim halo_sent_rows(const Dim& size, const Dim& from_units, const SplitWindow& window,
+                   const Dim& units, std::int64_t ranks, const Dim& rank) {
+  const RowRange own = rows_of(size, from_units, ranks, rank);
+  Dim sum = Dim(0) - rows_shared(own, rows_of(window.rows, units, ranks, rank), window.map, size);
+  for (std::int64_t peer = 0; peer < ranks; ++peer) {
+    sum = sum + rows_shared(own, rows_of(window.rows, units, ranks, Dim(peer)), window.map, size);
+  }
+  return sum;
 }
 
 Dim node_flops(const Node& node) {
@@ -84,6 +149,7 @@ Dim exchange_sent_bytes(const Node& node) {
   const Dim ranks(node.attr_int("ranks"));
   const Dim others = ranks - Dim(1);
   if (node.type() == "AllToAll") return all_to_all_bytes(node);
+  if (node.type() == "Halo") return halo_bytes(node);
   if (node.type() == "RingAttention") return ring_attention_bytes(node);
   if (node.type() == "AllGather") {
     Dim bytes = 0;

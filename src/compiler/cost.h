@@ -18,6 +18,11 @@ Dim exchange_sent_bytes(const Node& node);
 Dim units_held_elsewhere(const Dim& units, std::int64_t replicas, std::int64_t ranks,
                          const Dim& rank);
 
+// The rows of its piece (of `size` rows in `from_units` units) that a rank sends to the others
+// along an axis, each of which needs what its windows read; `units` cuts the windows' rows.
+Dim halo_sent_rows(const Dim& size, const Dim& from_units, const SplitWindow& window,
+                   const Dim& units, std::int64_t ranks, const Dim& rank);
+
 // The node multiplies, convolves, normalises or attends: worth keeping the result of.
 bool is_real_work(const Node& node);
 

@@ -6,6 +6,7 @@
 #include "compiler/expose_norms.h"
 #include "compiler/layout.h"
 #include "compiler/partition.h"
+#include "compiler/passes.h"
 
 namespace tutti {
 namespace {
@@ -90,6 +91,8 @@ Result<Distributed> distribute(std::unique_ptr<Graph> whole, const CompileOption
                                const std::vector<std::string>& invariant) {
   Distributed out;
   out.graph = std::move(whole);
+  TUTTI_RETURN_IF_ERROR(
+      timed("open space", options, [&] { return open_space(*out.graph, options); }));
   for (const int axis : distribution_order(options)) {
     const std::string& name = options.mesh.axes()[static_cast<std::size_t>(axis)].name;
     TUTTI_RETURN_IF_ERROR(

@@ -82,6 +82,13 @@ double replicated_flops(const Graph& graph, const CompiledModel& model, const Sy
   return sum;
 }
 
+// "3*t bytes = "; nothing where it would fill lines, as halos of uneven pieces do.
+std::string formula(const Dim& bytes) {
+  constexpr std::size_t kMaxLength = 120;
+  const std::string text = bytes.to_string();
+  return text.size() > kMaxLength ? "at most " : str_cat(text, " bytes = ");
+}
+
 std::string sizes_text(const SymbolMap& sizes) {
   std::string text;
   for (const auto& [name, value] : sizes)
@@ -146,8 +153,8 @@ std::string explain_text(const CompiledModel& model, const SymbolMap& sizes) {
       if (!node->op().is_exchange) continue;
       const ExchangeInfo& exchange = model.exchanges[next++];
       out += str_cat("    exchange ", exchange.kind, " along ", exchange.axis, " of ",
-                     exchange.values, ": a rank sends ", exchange.sent_bytes,
-                     " bytes = ", human(sent(exchange, model, sizes).largest), "B\n");
+                     exchange.values, ": a rank sends ", formula(exchange.sent_bytes),
+                     human(sent(exchange, model, sizes).largest), "B\n");
     }
   }
   out += str_cat("\ntotals for ", sizes_text(sizes), "\n");

@@ -154,6 +154,10 @@ std::optional<FactorSplit> factor_split_from(const FactorMap& map, const DimFact
   const FactorSum* sum = dim.size() == 1 ? map.sum_with(dim[0]) : nullptr;
   if (sum != nullptr) return split_of_sum(map, *sum, dim[0], split, ranks);
   if (!split.segments.empty()) return split_in_segments(map, dim, split);
+  // Rows that windows read come from any rank, so the result's are shared out evenly, one by one.
+  if (const FactorWindow* window = map.window_of(dim)) {
+    return FactorSplit{{window->output}, factor(map, window->output).size, 1};
+  }
   FactorSplit found;
   Dim prefix = 1;
   for (const int index : dim) {
@@ -183,6 +187,13 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
     return part_split(map, *sum, operand, split, axis);
   }
   for (std::size_t d = 0; d < operand.size(); ++d) {
+    const FactorWindow* window = map.window_of(operand[d]);
+    if (window != nullptr && window->output == split.factors[0]) {
+      const Dim& rows = factor(map, window->output).size;
+      const Dim& size = factor(map, window->input).size;
+      return Split{static_cast<int>(d), axis, split.units,
+                   split.replicas,      {},   SplitWindow{rows, size, window->map}};
+    }
     const std::size_t count = leading(operand[d], split.factors);
     if (count == 0) continue;
     Split out;
@@ -204,6 +215,10 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
     return out;
   }
   return std::nullopt;
+}
+
+Split without_window(const Split& split) {
+  return split.window ? Split{split.dim, split.axis, split.window->size, 1} : split;
 }
 
 bool is_reduction(const FactorMap& map, const FactorSplit& split) {
@@ -234,9 +249,8 @@ bool is_possible(const FactorMap& map, const FactorSplit& split) {
   for (const int index : split.factors) {
     const FactorRole role = factor(map, index).role;
     if (role == FactorRole::kWhole) return false;
-    if (role == FactorRole::kReduction && (split.factors.size() > 1 || split.replicas > 1)) {
-      return false;
-    }
+    const bool is_single = role == FactorRole::kReduction || role == FactorRole::kWindow;
+    if (is_single && (split.factors.size() > 1 || split.replicas > 1)) return false;
   }
   for (const DimFactors& operand : map.inputs) {
     if (!stand_in_front(operand, split.factors)) return false;

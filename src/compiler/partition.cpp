@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/conversion.h"
+#include "compiler/row_moves.h"
 #include "compiler/strategy.h"
 #include "graph/rank_constant.h"
 
@@ -48,15 +49,33 @@ void make_boundaries_local(const Node& node, const Split& split, const Mesh& mes
   }
 }
 
-// Attributes that spell out the output's shape become that of the local output.
-AttributeMap local_attributes(const Node& node, const Shape& local_output, const Layout& input,
-                              const Mesh& mesh) {
+// Dimensions of input 0 that come with what the windows of the piece read.
+NodePiece piece_of(const Node& node, const Shape& local_output, const Layout& input) {
+  NodePiece piece{local_output, {}};
+  piece.is_windowed.resize(node.input(0) == nullptr ? 0 : node.input(0)->rank(), false);
+  for (const Split& split : input.splits) {
+    if (split.window) piece.is_windowed[static_cast<std::size_t>(split.dim)] = true;
+  }
+  return piece;
+}
+
+// Those that spell out the output's shape become that of the local output.
+AttributeMap with_local_shape(const Node& node, const Shape& local_output) {
   AttributeMap attributes = node.attributes();
   const Shape& global = node.output()->shape();
   for (auto& [name, attribute] : attributes) {
     const Shape* dims = std::get_if<Shape>(&attribute);
     if (dims != nullptr && !dims->empty() && *dims == global) attribute = local_output;
   }
+  return attributes;
+}
+
+AttributeMap local_attributes(const Node& node, const Shape& local_output, const Layout& input,
+                              const Mesh& mesh) {
+  AttributeMap attributes =
+      node.op().piece_attributes == nullptr
+          ? with_local_shape(node, local_output)
+          : node.op().piece_attributes(node, piece_of(node, local_output, input));
   for (const Split& split : input.splits) {
     if (!split.segments.empty()) make_boundaries_local(node, split, mesh, &attributes);
   }
@@ -132,6 +151,10 @@ class Partitioner {
         node, local_shape(node.output()->shape(), first_output, mesh_), first, mesh_);
     shift_causal_offset(node, first_output, mesh_, &attributes);
     builder_.set_name(node.name());
+    if (has_windows(first) && only_moves_rows(node, attributes) && may_take(inputs[0])) {
+      take_rows(node, inputs[0], output_layout(map, 0, split, axis));
+      return {};
+    }
     const std::vector<Value*> outputs =
         builder_.ops(node.type(), std::move(inputs), std::move(attributes),
                      static_cast<int>(node.outputs().size()));
@@ -154,6 +177,49 @@ class Partitioner {
     return {};
   }
 
+  // The piece of a Slice or Pad that has nothing left to do once its rows have come.
+  static bool only_moves_rows(const Node& node, const AttributeMap& attributes) {
+    if (node.type() != "Slice" && node.type() != "Pad") return false;
+    return std::get<std::vector<std::int64_t>>(attributes.find("axes")->second).empty();
+  }
+
+  // Nothing else reads the rows as what they came from.
+  bool may_take(const Value* rows) const {
+    return rows != nullptr && rows->users().empty() && !out_.origins.contains(rows->producer());
+  }
+
+  // The rows that came are the node's piece: their exchange does its work.
+  void take_rows(const Node& node, Value* rows, const Layout& layout) {
+    const Value* whole = node.output();
+    std::erase_if(versions_[node.input(0)],
+                  [rows](const Version& version) { return version.value == rows; });
+    out_.layouts.erase(rows->name());
+    out_.whole_names.erase(rows->name());
+    out_.origins.emplace(rows->producer(), &node);
+    rows->set_symbolic(whole->symbolic());
+    out_.graph->rename(rows, has_windows(layout) ? version_name(*whole, layout) : whole->name());
+    add_version(whole, layout, rows);
+  }
+
+  // What windows read of a Slice's or Pad's result comes from its operand in one exchange; the
+  // result's own pieces, if nobody else reads them, are dead.
+  Value* rows_of_operand(const Value* whole, const Layout& wanted) {
+    if (!has_windows(wanted) || whole->producer() == nullptr) return nullptr;
+    const auto& known = versions_[whole];
+    const bool is_known = std::any_of(known.begin(), known.end(), [&](const Version& version) {
+      return same_pieces(version.layout, wanted, mesh_);
+    });
+    const Node& node = *whole->producer();
+    const auto windows = windows_of_operand(node, wanted.splits[0]);
+    if (is_known || !windows) return nullptr;
+    Layout of_operand;
+    of_operand.set(*windows);
+    Value* rows = version(node.input(0), of_operand);
+    if (!may_take(rows)) return nullptr;
+    take_rows(node, rows, wanted);
+    return rows;
+  }
+
   void add_version(const Value* whole, const Layout& layout, Value* local) {
     versions_[whole].push_back({layout, local});
     add_layout(*whole, *whole, layout, local);
@@ -161,16 +227,20 @@ class Partitioner {
 
   // `whole` in this layout, converted from the version that costs least to get there.
   Value* version(const Value* whole, const Layout& wanted) {
+    if (Value* rows = rows_of_operand(whole, wanted)) return rows;
     std::vector<Version>& known = versions_[whole];
     std::size_t best = 0;
     std::size_t best_moves = 0;
+    bool is_found = false;
     for (std::size_t i = 0; i < known.size(); ++i) {
       if (same_pieces(known[i].layout, wanted, mesh_)) return known[i].value;
+      if (has_windows(known[i].layout)) continue;
       std::size_t moves = 0;
       for (const ConversionStep& step : conversion_steps(known[i].layout, wanted, mesh_)) {
         moves += step.kind == StepKind::kSlice ? 1 : 100;  // slices are nearly free
       }
-      if (i > 0 && moves >= best_moves) continue;
+      if (is_found && moves >= best_moves) continue;
+      is_found = true;
       best = i;
       best_moves = moves;
     }
@@ -195,6 +265,7 @@ class Partitioner {
     std::string name = whole.name() + "/";
     for (const Split& split : layout.splits) {
       name += str_cat(mesh_.axes()[static_cast<std::size_t>(split.axis)].name, split.dim);
+      if (split.window) name += ".halo";
     }
     return layout.splits.empty() ? name + "whole" : name;
   }
@@ -262,8 +333,27 @@ class Partitioner {
       attributes["dim"] = std::int64_t{split.dim};
       attributes["units"] = Shape{split.units};
     };
+    const auto add_windows = [&](const Split& split) {
+      const SplitWindow window = window_read(split, size_of(split)[0]);
+      attributes["rows"] = Shape{window.rows};
+      attributes["size"] = Shape{window.size};
+      attributes["stride"] = window.map.stride;
+      attributes["offset"] = Shape{window.map.offset};
+      attributes["extent"] = window.map.extent;
+      attributes["edge"] = std::string(window_edge_name(window.map.edge));
+    };
     switch (step.kind) {
+      case StepKind::kHalo:
+        add_cut(step.to);
+        add_windows(step.to);
+        attributes["from_units"] = Shape{step.from.units};
+        return builder_.op("Halo", {value}, std::move(attributes));
       case StepKind::kSlice:
+        if (step.to.window) {
+          add_cut(step.to);
+          add_windows(step.to);
+          return builder_.op("WindowSlice", {value}, std::move(attributes));
+        }
         add_cut(step.to);
         attributes["replicas"] = std::int64_t{step.to.replicas};
         if (!step.to.segments.empty()) attributes["segments"] = Shape(step.to.segments);

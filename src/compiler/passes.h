@@ -16,6 +16,16 @@ int eliminate_common_subexpressions(Graph& graph);
 // x^2 -> mean -> + epsilon -> sqrt -> divide: RMSNormalization and LayerNormalization.
 Status fuse_norm(Graph& graph, const CompileOptions& options);
 
+// Instance norms between reshapes, with scale and bias behind them: GroupNorm.
+Status fuse_group_norm(Graph& graph, const CompileOptions& options);
+
+// First or last rows joined to a value -> Pad; zeros around a convolution's input -> its padding.
+Status fuse_pad(Graph& graph, const CompileOptions& options);
+
+// Where a strategy splits space: norms and means over it -> sums and pointwise nodes; then what cuts
+// or joins along the dimension that it splits -> Slices and Pads.
+Status open_space(Graph& graph, const CompileOptions& options);
+
 // x * sigmoid(x) -> Silu; both decompositions of GELU -> Gelu.
 Status fuse_activation(Graph& graph, const CompileOptions& options);
 

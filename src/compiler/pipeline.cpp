@@ -129,6 +129,8 @@ constexpr Pass kPasses[] = {
     {"check", check},
     {"simplify", on_whole<simplify>},
     {"fuse norms", on_whole<fuse_norm>},
+    {"fuse group norms", on_whole<fuse_group_norm>},
+    {"fuse padding", on_whole<fuse_pad>},
     {"fuse activations", on_whole<fuse_activation>},
     {"fuse attention", on_whole<fuse_attention>},
     {"split products", on_whole<split_products>},

@@ -33,6 +33,9 @@ struct FactorSplit {
 struct Sharding {
   int axis = 0;
   std::map<const Node*, FactorSplit> nodes;
+  // At typical sizes: of the rank that has most to do, and what all ranks send for the operands.
+  double busiest_flops = 0;
+  double sent_bytes = 0;
 
   const FactorSplit* find(const Node& node) const {
     const auto it = nodes.find(&node);
@@ -55,6 +58,9 @@ std::optional<FactorSplit> factor_split_from(const FactorMap& map, const DimFact
 // How an operand is split under a factor split; nullopt where it holds none of the factors.
 std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand,
                                  const FactorSplit& split, int axis);
+
+// Of what the windows read, evenly shared out; other splits as they are.
+Split without_window(const Split& split);
 
 // A split is possible: its factors are parallel (or one reduction) and stand in front wherever they
 // stand, one in segments alone.

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "compiler/cost.h"
 #include "compiler/layout.h"
 
 namespace tutti {
@@ -49,6 +50,13 @@ class LabelSpread {
       : mesh_(mesh), axis_(axis), maps_(maps) {
     for (const auto& node : graph.nodes()) nodes_.push_back(node.get());
     graph_outputs_.insert(graph.outputs().begin(), graph.outputs().end());
+    for (const Node* node : nodes_) {
+      const bool has_work =
+          is_real_work(*node) ||
+          std::any_of(node->inputs().begin(), node->inputs().end(),
+                      [&](const Value* v) { return has_work_behind_.contains(v); });
+      if (has_work) has_work_behind_.insert(node->outputs().begin(), node->outputs().end());
+    }
   }
 
   void seed(const Value* value, const Split& split) { add_label(value, split); }
@@ -98,7 +106,11 @@ class LabelSpread {
       const Value* input = node.input(i);
       // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
       if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
-      const auto label = split_under(map, map.inputs[i], *split, axis_);
+      auto label = split_under(map, map.inputs[i], *split, axis_);
+      if (label && label->window) {
+        if (!has_work_behind_.contains(input)) continue;
+        label = without_window(*label);
+      }
       if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
     }
     return changed;
@@ -114,7 +126,8 @@ class LabelSpread {
         if (user->input(i) != &value) continue;
         if (decided != follows_.end()) {
           const auto needed = split_under(map, map.inputs[i], decided->second, axis_);
-          if (!needed || !(*needed == label)) return false;
+          // Windows read pieces in any units.
+          if (!needed || (!needed->window && !(*needed == label))) return false;
           continue;
         }
         const auto split = factor_split_from(map, map.inputs[i], label, mesh_.size(axis_));
@@ -129,6 +142,9 @@ class LabelSpread {
   const FactorMaps& maps_;
   std::vector<const Node*> nodes_;
   std::set<const Value*> graph_outputs_;
+  // What cost something to make. The rest is made whole on every rank rather than exchanged for
+  // what windows read of it.
+  std::set<const Value*> has_work_behind_;
   Labels labels_;
   std::map<const Node*, FactorSplit> follows_;
 };

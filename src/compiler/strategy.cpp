@@ -19,9 +19,8 @@ struct Strategy {
 };
 
 constexpr Strategy kStrategies[] = {
-    {"cfg", "cfg", 1, seed_cfg},
-    {"tensor", "tp", 0, seed_tensor},
-    {"ulysses", "cp", 2, seed_ulysses},
+    {"cfg", "cfg", 1, seed_cfg},        {"tensor", "tp", 0, seed_tensor},
+    {"ulysses", "cp", 2, seed_ulysses}, {"spatial", "sp", 2, seed_spatial},
     {"none", "", 1, nullptr},
 };
 

@@ -2,6 +2,7 @@
 // compiler knows them.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -10,6 +11,9 @@
 namespace tutti {
 
 struct AxisSeeds {
+  // Slices and Pads along a split dimension exchange rows; else they work on whole dimensions, or on
+  // segments.
+  bool moves_rows = false;
   std::vector<std::pair<const Value*, Split>> labels;  // in order; earlier ones win
   // Attentions that exchange tokens for heads when their keys turn out to be split along tokens.
   std::set<const Node*> prefer_heads;
@@ -45,6 +49,18 @@ void seed_tensor(const Graph& graph, const CompileOptions& options, int axis, Ax
 
 // Splits the batch.
 void seed_cfg(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds);
+
+// Splits one dimension of space or time, in the results of all convolutions: that of a seed by
+// hand, or the cheapest one. spatial.cpp.
+struct SpatialDimension {
+  std::size_t rank = 0;  // of the convolutions' operands
+  std::size_t dim = 0;
+};
+// Null: nothing is convolved along a dimension that could be split, or a seed by hand has split
+// something else.
+std::optional<SpatialDimension> spatial_dimension(const Graph& graph, const CompileOptions& options,
+                                                  int axis);
+void seed_spatial(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds);
 
 // Splits tokens: the queries and results of every attention, or, where an attention joins sequences
 // of several sources, each of those by itself and the heads of the joined one.

@@ -69,6 +69,10 @@ class Verifier {
         return internal_error("'", value.name(), "' has an impossible layout");
       }
       Dim& size = expected[static_cast<std::size_t>(split.dim)];
+      if (split.window) {
+        TUTTI_ASSIGN_OR_RETURN(size, window_rows(value, split, size));
+        continue;
+      }
       const auto unit = exact_div(size, split.units);
       if (!unit) {
         return internal_error("'", value.name(), "' of size ", size, " along dimension ", split.dim,
@@ -91,12 +95,35 @@ class Verifier {
     return held;
   }
 
+  // A piece of the result has `count` rows; its windows start `stride` rows apart, so the last ends
+  // extent - stride rows after those of the next piece would start.
+  Result<Dim> window_rows(const Value& value, const Split& split, const Dim& size) const {
+    const SplitWindow& window = *split.window;
+    const auto unit = exact_div(window.rows, split.units);
+    if (!unit || split.replicas != 1 || window.size != size) {
+      return internal_error("'", value.name(), "' of size ", size, " along dimension ", split.dim,
+                            " is read through windows of ", window.rows, " rows in ", split.units,
+                            " units and ", window.size, " rows");
+    }
+    const Dim count =
+        *unit * part(split.units, mesh_.size(split.axis), mesh_.rank_symbol(split.axis));
+    const std::int64_t beyond = window.map.extent - window.map.stride;
+    return count * Dim(window.map.stride) + Dim(beyond > 0 ? beyond : 0);
+  }
+
   Status check_node(const Node& node) const {
     for (const Value* output : node.outputs()) TUTTI_RETURN_IF_ERROR(check_type(*output));
     // Exchanges of the axes before are work like any other.
-    const bool is_conversion =
-        !model_.origins.contains(&node) && (node.type() == "ShardSlice" || node.op().is_exchange);
-    return is_conversion ? check_exchange(node) : check_work(node);
+    const auto origin = model_.origins.find(&node);
+    const bool is_slice = node.type() == "ShardSlice" || node.type() == "WindowSlice";
+    if (origin == model_.origins.end() && (is_slice || node.op().is_exchange)) {
+      return check_exchange(node);
+    }
+    const bool is_read = node.type() == "Halo" || node.type() == "WindowSlice";
+    if (is_read && origin != model_.origins.end() && origin->second->type() != node.type()) {
+      return check_moved_rows(node, *origin->second);
+    }
+    return check_work(node);
   }
 
   // --- Exchanges: each changes the layout of its operands along one axis.
@@ -104,6 +131,71 @@ class Verifier {
   Split cut(const Node& node, int axis) const {
     return Split{static_cast<int>(node.attr_int("dim")), axis, node.attr_dims("units")[0],
                  static_cast<int>(node.attr_int("replicas", 1)), node.attr_dims("segments")};
+  }
+
+  Split pieces_read(const Node& node, int axis) const {
+    return Split{static_cast<int>(node.attr_int("dim")), axis, node.attr_dims("from_units")[0], 1};
+  }
+
+  Split windows(const Node& node, int axis) const {
+    Split split = cut(node, axis);
+    split.window =
+        SplitWindow{node.attr_dims("rows")[0],
+                    node.attr_dims("size")[0],
+                    {node.attr_int("stride"), node.attr_dims("offset")[0], node.attr_int("extent"),
+                     parse_window_edge(node.attr_string("edge")).value()}};
+    return split;
+  }
+
+  bool reads_own_rows(const Node& node) const {
+    return node.attr_int("stride") == 1 && node.attr_int("extent") == 1 &&
+           node.attr_dims("offset")[0].is(0) && node.attr_dims("rows") == node.attr_dims("size");
+  }
+
+  // An exchange that brings the rows that are a Slice's or Pad's result.
+  Status check_moved_rows(const Node& node, const Node& whole) const {
+    const int axis = mesh_.find(node.attr_string("axis"));
+    if (axis < 0) return internal_error("mesh has no axis '", node.attr_string("axis"), "'");
+    TUTTI_ASSIGN_OR_RETURN(const ValueLayout* in, find(*node.input(0)));
+    TUTTI_ASSIGN_OR_RETURN(const ValueLayout* out, find(*node.output()));
+    const FactorMap map = whole.op().factors(whole);
+    const auto dim = static_cast<std::size_t>(node.attr_int("dim"));
+    const FactorWindow* window = map.window_of(map.inputs[0][dim]);
+    Layout expected_in;
+    if (node.type() == "Halo") expected_in.set(pieces_read(node, axis));
+    Layout expected_out;
+    expected_out.set(cut(node, axis));
+    const SplitWindow read = *windows(node, axis).window;
+    SplitWindow expected{out->global.shape[dim], in->global.shape[dim],
+                         window == nullptr ? WindowMap() : window->map};
+    const Split* result = out->layout.on_axis(axis);
+    if (result != nullptr && result->window) {
+      // Windows over the moved rows, which none of them leaves.
+      const SplitWindow& over = *result->window;
+      const Dim begin = over.map.offset;
+      const Dim end = begin + (over.rows - Dim(1)) * Dim(over.map.stride) + Dim(over.map.extent);
+      const Dim room = over.size - end;
+      if (!begin.is_constant() || begin.constant() < 0 || !room.is_constant() ||
+          room.constant() < 0 || over.size != out->global.shape[dim]) {
+        return internal_error("reads past the edges of ", whole.describe());
+      }
+      expected.rows = over.rows;
+      expected.map.stride = over.map.stride;
+      expected.map.extent = over.map.extent;
+      expected.map.offset = expected.map.offset + begin;
+      expected_out = Layout();
+      Split cut_windows = cut(node, axis);
+      cut_windows.window = over;
+      expected_out.set(cut_windows);
+    }
+    const bool fits = in->global == whole.input(0)->type() &&
+                      out->global == whole.output()->type() && window != nullptr &&
+                      window->map.only_moves() && read == expected &&
+                      map.outputs[0][dim] == std::vector<int>{window->output} &&
+                      in->layout == expected_in && out->layout == expected_out;
+    if (fits) return {};
+    return internal_error("from ", text(*in), " to ", text(*out), " is not the work of ",
+                          whole.describe(), " with rule ", map.to_string());
   }
 
   Status check_exchange(const Node& node) const {
@@ -119,6 +211,14 @@ class Verifier {
       Layout to;
       if (node.type() == "ShardSlice") {
         to.set(cut(node, axis));
+      } else if (node.type() == "WindowSlice") {
+        to.set(windows(node, axis));
+      } else if (node.type() == "Halo") {
+        from.set(pieces_read(node, axis));
+        const Split* split = out->layout.on_axis(axis);
+        const bool is_plain = split != nullptr && !split->window;
+        if (is_plain && !reads_own_rows(node)) return internal_error("moves rows of pieces");
+        to.set(is_plain ? cut(node, axis) : windows(node, axis));
       } else if (node.type() == "AllGather") {
         from.set(cut(node, axis));
       } else if (node.type() == "AllToAll") {
@@ -202,6 +302,11 @@ class Verifier {
       cause = operands[i];
       if (!has_rule) break;
       const auto& holder = rows[i][static_cast<std::size_t>(split->dim)];
+      const auto* window = map.window_of(holder);
+      if (window != nullptr && split->window) {
+        explanations.push_back({{window->output}, split->units, Dim(1), {}});
+        continue;
+      }
       if (!holder.empty() && !split->segments.empty()) {
         explanations.push_back({{holder[0]}, split->units, Dim(1), split->segments});
         continue;
@@ -286,6 +391,11 @@ class Verifier {
       const bool is_output = i >= num_inputs;
       if (is_output && is_partial(*operands[i], axis) != is_sum) return false;
       const Split* split = operands[i]->layout.on_axis(axis);
+      if (const FactorWindow* window = window_under(map, assignment, rows[i])) {
+        if (is_output || !reads_windows(map, assignment, *window, rows[i], split)) return false;
+        continue;
+      }
+      if (split != nullptr && split->window) return false;
       int holder = -1;  // the dimension that holds assigned factors
       std::size_t held = 0;
       for (std::size_t d = 0; d < rows[i].size(); ++d) {
@@ -374,6 +484,30 @@ class Verifier {
               (is_even(split) && exact_div(size, Dim(mesh_.size(split.axis)))));
     }
     return false;
+  }
+
+  // The window through which an operand with these factors is read under the assignment, or null.
+  static const FactorWindow* window_under(const FactorMap& map, const Assignment& assignment,
+                                          const DimFactors& row) {
+    for (const std::vector<int>& dim : row) {
+      const FactorWindow* window = map.window_of(dim);
+      if (window != nullptr && assignment.factors == std::vector<int>{window->output})
+        return window;
+    }
+    return nullptr;
+  }
+
+  // The ranks hold what the windows of their share of the work read.
+  static bool reads_windows(const FactorMap& map, const Assignment& assignment,
+                            const FactorWindow& window, const DimFactors& row, const Split* split) {
+    if (split == nullptr || !split->window || split->units != assignment.units) return false;
+    const auto size_of = [&](int index) {
+      return map.factors[static_cast<std::size_t>(index)].size;
+    };
+    return row[static_cast<std::size_t>(split->dim)] == std::vector<int>{window.input} &&
+           map.factors[static_cast<std::size_t>(window.output)].role == FactorRole::kWindow &&
+           assignment.copies.is(1) && split->window->rows == size_of(window.output) &&
+           split->window->size == size_of(window.input) && split->window->map == window.map;
   }
 
   // A rank's piece of a dimension that holds the first `held` factors covers its share of the work.

@@ -144,9 +144,24 @@ std::strong_ordering Dim::text_order(const Dim& other) const {
 }
 
 std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
-  if (b.terms_.size() != 1) {
-    if (a == b && !b.terms_.empty()) return Dim(1);
-    return std::nullopt;
+  if (b.terms_.empty()) return std::nullopt;
+  if (b.terms_.size() > 1) {
+    // Long division. Terms are in a graded order, so the first of a product is the product of the
+    // first ones.
+    constexpr int kMaxTerms = 16;  // of the quotient
+    Dim first;
+    first.terms_.insert(*b.terms_.begin());
+    Dim quotient;
+    Dim rest = a;
+    for (int i = 0; i < kMaxTerms && !rest.terms_.empty(); ++i) {
+      Dim leading;
+      leading.terms_.insert(*rest.terms_.begin());
+      const auto term = exact_div(leading, first);
+      if (!term) return std::nullopt;
+      quotient = quotient + *term;
+      rest = rest - *term * b;
+    }
+    return rest.terms_.empty() ? std::optional(quotient) : std::nullopt;
   }
   const auto& [divisor, divisor_coefficient] = *b.terms_.begin();
   Dim out;

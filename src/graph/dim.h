@@ -55,7 +55,7 @@ class Dim {
   bool operator==(const Dim& other) const;
   std::strong_ordering operator<=>(const Dim& other) const { return text_order(other); }
 
-  // a / b when b divides a exactly as polynomials (b constant or a single term).
+  // a / b when b divides a exactly as polynomials.
   friend std::optional<Dim> exact_div(const Dim& a, const Dim& b);
   // Rounded down; folds when exact or constant. b must not be 0.
   friend Dim floor_div(const Dim& a, const Dim& b);

@@ -17,6 +17,7 @@ std::string operand_text(const FactorMap& map, const DimFactors& dims) {
       text += factor.name;
       if (factor.role == FactorRole::kReduction) text += "+";
       if (factor.role == FactorRole::kWhole) text += "!";
+      if (factor.role == FactorRole::kWindow) text += "~";
     }
     if (dims[i].size() > 1) text += ")";
   }
@@ -40,6 +41,14 @@ const FactorSum* FactorMap::sum_of(int factor) const {
 const FactorSum* FactorMap::sum_with(int part) const {
   for (const FactorSum& sum : sums) {
     if (std::find(sum.parts.begin(), sum.parts.end(), part) != sum.parts.end()) return &sum;
+  }
+  return nullptr;
+}
+
+const FactorWindow* FactorMap::window_of(const std::vector<int>& dimension) const {
+  if (dimension.size() != 1) return nullptr;
+  for (const FactorWindow& window : windows) {
+    if (window.input == dimension[0]) return &window;
   }
   return nullptr;
 }

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "graph/dim.h"
+#include "graph/window_map.h"
 
 namespace tutti {
 
 enum class FactorRole {
   kParallel,   // may be split: every piece of the output needs that piece of the inputs alone
   kReduction,  // may be split: the outputs are then partial sums
+  kWindow,     // may be split: a piece of the output needs the rows that its windows reach into
   kWhole,      // must be whole on every rank that computes the node
 };
 
@@ -36,8 +38,17 @@ struct FactorSum {
   std::vector<int> parts;
 };
 
+// Rows of the factor `output`, a kWindow one, read windows of the operand dimension that is made of
+// the factor `input` alone, whose role is kWhole: who knows no windows needs it whole.
+struct FactorWindow {
+  int input = 0;
+  int output = 0;
+  WindowMap map;
+};
+
 struct FactorMap {
   std::vector<Factor> factors;
+  std::vector<FactorWindow> windows;
   std::vector<DimFactors> inputs;   // one for each input of the node (empty for an absent one)
   std::vector<DimFactors> outputs;  // one for each output
 
@@ -48,8 +59,10 @@ struct FactorMap {
   const FactorSum* sum_with(int part) const;
 
   int add(std::string name, Dim size, FactorRole role = FactorRole::kParallel);
-  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole. Concatenations behind it: with d = a |
-  // b.
+  // The window that an operand dimension with these factors is read through, or null.
+  const FactorWindow* window_of(const std::vector<int>& dimension) const;
+  // (b m k),(b k n)->(b m n) with roles: k+ sum, d! whole, y~ window. Concatenations behind it:
+  // with d = a | b.
   std::string to_string() const;
 };
 

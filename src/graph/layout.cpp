@@ -6,6 +6,10 @@ namespace tutti {
 namespace {
 
 Dim piece_size(const Dim& size, const Split& split, const Mesh& mesh) {
+  if (split.window) {
+    return split.window->map.span(floor_div(split.window->rows, split.units) *
+                                  piece_units(split, mesh));
+  }
   return floor_div(size, split.units) * piece_units(split, mesh);
 }
 
@@ -50,7 +54,9 @@ std::string Layout::to_string(const Shape& shape, const Mesh& mesh) const {
     for (const Split& split : splits) {
       if (split.dim != static_cast<int>(i)) continue;
       text += str_cat("/", mesh.axes()[static_cast<std::size_t>(split.axis)].name);
-      if (!split.segments.empty()) {
+      if (split.window) {
+        text += str_cat("(windows of ", split.window->rows, ")");
+      } else if (!split.segments.empty()) {
         text += "(";
         for (const Dim& segment : split.segments) {
           text += str_cat(&segment == &split.segments[0] ? "" : " | ", segment);

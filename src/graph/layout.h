@@ -2,13 +2,24 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
 #include "graph/mesh.h"
+#include "graph/window_map.h"
 
 namespace tutti {
+
+// The pieces are not of the dimension itself, but of a result of `rows` rows that reads it through
+// windows: each rank holds what its piece of the result reads, overlapping what the others hold.
+struct SplitWindow {
+  Dim rows;
+  Dim size;  // of the dimension
+  WindowMap map;
+  bool operator==(const SplitWindow&) const = default;
+};
 
 // Dimension `dim` is cut into `units` equal, contiguous units (units divides its size) and each
 // unit stands `replicas` times in a row; the ranks along `axis` hold the balanced pieces (see
@@ -23,7 +34,8 @@ struct Split {
   int axis = 0;
   Dim units = 0;
   int replicas = 1;
-  std::vector<Dim> segments = {};  // in units; they add up to `units`, replicas is 1
+  std::vector<Dim> segments = {};          // in units; they add up to `units`, replicas is 1
+  std::optional<SplitWindow> window = {};  // then `units` divides its rows, and replicas is 1
 
   bool operator==(const Split&) const = default;
 };

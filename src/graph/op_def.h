@@ -32,6 +32,13 @@ struct AttributeSpec {
 
 inline constexpr int kVariadic = -1;
 
+// One rank's piece of a node, for the attributes that depend on it.
+struct NodePiece {
+  const Shape& output;            // the piece of output 0
+  std::vector<bool> is_windowed;  // dimensions of input 0 that come with the rows that the windows
+                                  // of this piece reach into, edges included
+};
+
 struct OpDef {
   std::string type = {};    // "MatMul"
   std::string domain = {};  // "" where form and meaning are ONNX's, "ai.tutti" for our own
@@ -51,6 +58,10 @@ struct OpDef {
 
   // The layout rule. Null: every dimension is needed whole (the node is computed on every rank).
   FactorMap (*factors)(const Node& node) = nullptr;
+
+  // Attributes of a piece of the node. Null: the node's, with those that spell out the shape of
+  // output 0 made that of its piece.
+  AttributeMap (*piece_attributes)(const Node& node, const NodePiece& piece) = nullptr;
 
   // Floating-point operations as a function of the symbolic sizes. Null: pointwise cost, one an
   // output element.

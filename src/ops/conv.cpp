@@ -2,6 +2,8 @@
 // conv_pool.cpp, Resize in conv_resize.cpp.
 #include "ops/conv.h"
 
+#include <algorithm>
+
 #include "ops/common.h"
 #include "ops/families.h"
 
@@ -103,8 +105,53 @@ Result<std::vector<TensorType>> infer_conv_transpose(const Node& node, int /*num
   return one_type(x.dtype(), std::move(shape));
 }
 
-// (n c ..),(o c ..),(o)->(n o ..); ConvTranspose's weight is (c o ..). Groups tie channels to the
-// attribute, so they stay whole; so does space, for now.
+std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
+WindowMap conv_window(const Window& w, std::size_t i) {
+  return {w.strides[i], Dim(-w.pads[i]), w.extent(i), WindowEdge::kZero};
+}
+
+// Input row j reaches output rows [j * stride - pad, j * stride - pad + extent). So a group of
+// `stride` output rows reads the inputs from the first that reaches into it to the last that does.
+WindowMap transposed_window(const Window& w, std::size_t i) {
+  const std::int64_t stride = w.strides[i];
+  const std::int64_t pad = w.pads[i];
+  // No later than pad / stride: what the piece drops at its front is not negative.
+  const std::int64_t first =
+      std::min(-floor_quotient(w.extent(i) - 1 - pad, stride), floor_quotient(pad, stride));
+  const std::int64_t last = floor_quotient(stride - 1 + pad, stride);
+  return {1, Dim(first), last - first + 1, WindowEdge::kZero};
+}
+
+// A window's rows come with zeros for the padding, so the piece pads them no more.
+AttributeMap conv_piece_attributes(const Node& node, const NodePiece& piece) {
+  AttributeMap attributes = node.attributes();
+  const auto window = node_window(node);
+  if (!window.ok()) return attributes;
+  const std::size_t rank = window->kernel.size();
+  std::vector<std::int64_t> pads = window->pads;
+  std::vector<std::int64_t> extra = node.attr_ints("output_padding");
+  extra.resize(rank, 0);
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (!piece.is_windowed[i + 2]) continue;
+    pads[i] = pads[i + rank] = 0;
+    if (node.type() == "Conv") continue;
+    const WindowMap map = transposed_window(*window, i);
+    pads[i] = window->pads[i] - map.offset.constant() * window->strides[i];
+    const std::int64_t surplus =
+        (map.extent - 2) * window->strides[i] + window->extent(i) - pads[i];
+    pads[i + rank] = std::max<std::int64_t>(surplus, 0);
+    extra[i] = std::max<std::int64_t>(-surplus, 0);
+  }
+  attributes["pads"] = std::move(pads);
+  if (node.type() == "ConvTranspose") attributes["output_padding"] = std::move(extra);
+  return attributes;
+}
+
+// (n c x ..),(o c ..),(o)->(n o y~ ..) with windows y~x; ConvTranspose's weight is (c o ..). Groups
+// tie channels to the attribute, so they stay whole.
 FactorMap conv_factors(const Node& node) {
   const bool is_transposed = node.type() == "ConvTranspose";
   const bool is_grouped = node.attr_int("group", 1) != 1;
@@ -132,10 +179,17 @@ FactorMap conv_factors(const Node& node) {
     if (size.is(1)) return {};
     return {map.add(std::move(name), size, FactorRole::kWhole)};
   };
+  const auto window = node_window(node);
   for (std::size_t d = 2; d < x.size(); ++d) {
-    map.inputs[0][d] = whole(str_cat("x", d - 2), x[d]);
     map.inputs[1][d] = whole(str_cat("k", d - 2), w[d]);
-    map.outputs[0][d] = whole(str_cat("y", d - 2), out[d]);
+    if (!window.ok()) {
+      add_whole_factors(&map, d, x[d], out[d]);
+    } else if (is_transposed) {
+      add_window_factors(&map, d, x[d], out[d], transposed_window(*window, d - 2),
+                         window->strides[d - 2]);
+    } else {
+      add_window_factors(&map, d, x[d], out[d], conv_window(*window, d - 2));
+    }
   }
   if (is_grouped) {
     for (std::size_t d = 0; d < 2; ++d) map.inputs[1][d] = whole(str_cat("w", d), w[d]);
@@ -157,6 +211,29 @@ Dim conv_transpose_flops(const Node& node) {
 }
 
 }  // namespace
+
+void add_whole_factors(FactorMap* map, std::size_t d, const Dim& in, const Dim& out) {
+  map->inputs[0][d].clear();
+  map->outputs[0][d].clear();
+  if (!in.is(1)) map->inputs[0][d] = {map->add(str_cat("x", d), in, FactorRole::kWhole)};
+  if (!out.is(1)) map->outputs[0][d] = {map->add(str_cat("y", d), out, FactorRole::kWhole)};
+}
+
+void add_window_factors(FactorMap* map, std::size_t d, const Dim& in, const Dim& out,
+                        const WindowMap& window, std::int64_t group) {
+  const std::optional<Dim> rows = exact_div(out, Dim(group));
+  if (in.is(1) || !rows || rows->is(1)) return add_whole_factors(map, d, in, out);
+  const bool is_pointwise = window.only_moves() && window.offset.is(0) && *rows == in;
+  const int y =
+      map->add(str_cat("y", d), *rows, is_pointwise ? FactorRole::kParallel : FactorRole::kWindow);
+  map->outputs[0][d] = {y};
+  if (group > 1) map->outputs[0][d].push_back(map->add(str_cat("r", d), group, FactorRole::kWhole));
+  map->inputs[0][d] = {y};
+  if (is_pointwise) return;
+  const int x = map->add(str_cat("x", d), in, FactorRole::kWhole);
+  map->inputs[0][d] = {x};
+  map->windows.push_back({x, y, window});
+}
 
 Result<Window> make_window(std::vector<std::int64_t> kernel, std::vector<std::int64_t> strides,
                            std::vector<std::int64_t> dilations, std::vector<std::int64_t> pads) {
@@ -204,6 +281,7 @@ void register_conv_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
             .attributes = attributes,
             .infer = infer_conv,
             .factors = conv_factors,
+            .piece_attributes = conv_piece_attributes,
             .flops = conv_flops});
   OpDef transposed{.type = "ConvTranspose",
                    .domain = "",
@@ -212,6 +290,7 @@ void register_conv_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
                    .attributes = attributes,
                    .infer = infer_conv_transpose,
                    .factors = conv_factors,
+                   .piece_attributes = conv_piece_attributes,
                    .flops = conv_transpose_flops};
   transposed.attributes.push_back({"output_padding", AttributeKind::kInts});
   ops->add(std::move(transposed));

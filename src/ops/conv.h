@@ -26,6 +26,14 @@ Result<Window> make_window(std::vector<std::int64_t> kernel, std::vector<std::in
 Result<std::vector<std::int64_t>> constant_sizes(const Value& value, std::size_t first,
                                                  std::string_view what);
 
+// Adds the factors of spatial dimension `d` (of input 0 and output 0, of sizes `in` and `out`): the
+// output's rows, in groups of `group` rows that `window` counts, read windows of the input's. Sizes
+// of 1 or no whole number of groups leave the dimension whole.
+void add_window_factors(FactorMap* map, std::size_t d, const Dim& in, const Dim& out,
+                        const WindowMap& window, std::int64_t group = 1);
+// The dimension stays whole on both sides.
+void add_whole_factors(FactorMap* map, std::size_t d, const Dim& in, const Dim& out);
+
 void register_conv_lowerings(LoweringRegistry* lowerings);
 void register_pool_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 void register_resize_ops(OpRegistry* ops, LoweringRegistry* lowerings);

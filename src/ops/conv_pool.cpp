@@ -1,9 +1,16 @@
 // The core operator Pool, and ONNX's pooling operators.
+#include <algorithm>
+
 #include "ops/common.h"
 #include "ops/conv.h"
 
 namespace tutti {
 namespace {
+
+Result<Window> pool_window(const Node& node) {
+  return make_window(node.attr_ints("kernel_shape"), node.attr_ints("strides"),
+                     node.attr_ints("dilations"), node.attr_ints("pads"));
+}
 
 Result<std::vector<TensorType>> infer_pool(const Node& node, int /*num_outputs*/) {
   const Value& x = *node.input(0);
@@ -14,9 +21,7 @@ Result<std::vector<TensorType>> infer_pool(const Node& node, int /*num_outputs*/
   if (kind != "max") TUTTI_RETURN_IF_ERROR(check_floating(x, "input"));
   if (x.dtype() == DType::kBool)
     return invalid_argument("input is ", x.type(), "; expected numbers");
-  TUTTI_ASSIGN_OR_RETURN(const Window window,
-                         make_window(node.attr_ints("kernel_shape"), node.attr_ints("strides"),
-                                     node.attr_ints("dilations"), node.attr_ints("pads")));
+  TUTTI_ASSIGN_OR_RETURN(const Window window, pool_window(node));
   if (window.kernel.empty() || x.rank() != window.kernel.size() + 2) {
     return invalid_argument("input is ", x.type(), ", but 'kernel_shape' is ", window.kernel);
   }
@@ -47,11 +52,54 @@ Result<std::vector<TensorType>> infer_pool(const Node& node, int /*num_outputs*/
   return one_type(x.dtype(), std::move(shape));
 }
 
+// No output size is rounded up.
+bool rounds_down(const Node& node, const Window& window) {
+  for (std::size_t i = 0; i < window.kernel.size(); ++i) {
+    const Dim room = node.input(0)->shape()[i + 2] + Dim(window.pad_sum(i) - window.extent(i));
+    const Dim size = floor_div(room, Dim(window.strides[i])) + Dim(1);
+    if (node.output()->shape()[i + 2] != size) return false;
+  }
+  return true;
+}
+
+// Padding is what a window reads past the edges: nothing for a maximum, zeros otherwise, but for an
+// average that does not count it, whose divisor depends on where the window lies.
+bool may_split(const Node& node, const Window& window, std::size_t i) {
+  return node.attr_string("kind") != "average" || node.attr_int("count_include_pad") != 0 ||
+         window.pad_sum(i) == 0;
+}
+
 FactorMap pool_factors(const Node& node) {
   Axes spatial;
   for (std::size_t d = 2; d < node.input(0)->rank(); ++d)
     spatial.push_back(static_cast<std::int64_t>(d));
-  return along_axes_factors(node, spatial);
+  FactorMap map = along_axes_factors(node, spatial);
+  const auto window = pool_window(node);
+  if (!window.ok() || !rounds_down(node, *window)) return map;
+  const WindowEdge edge =
+      node.attr_string("kind") == "max" ? WindowEdge::kLowest : WindowEdge::kZero;
+  for (std::size_t i = 0; i < window->kernel.size(); ++i) {
+    if (!may_split(node, *window, i)) continue;
+    add_window_factors(&map, i + 2, node.input(0)->shape()[i + 2], node.output()->shape()[i + 2],
+                       {window->strides[i], Dim(-window->pads[i]), window->extent(i), edge});
+  }
+  return map;
+}
+
+AttributeMap pool_piece_attributes(const Node& node, const NodePiece& piece) {
+  AttributeMap attributes = node.attributes();
+  const auto window = pool_window(node);
+  if (!window.ok()) return attributes;
+  const auto is_split = [](bool windowed) { return windowed; };
+  if (std::none_of(piece.is_windowed.begin(), piece.is_windowed.end(), is_split)) return attributes;
+  std::vector<std::int64_t> pads = window->pads;
+  const std::size_t rank = window->kernel.size();
+  for (std::size_t i = 0; i < rank; ++i) {
+    if (piece.is_windowed[i + 2]) pads[i] = pads[i + rank] = 0;
+  }
+  attributes["pads"] = std::move(pads);
+  attributes["ceil_mode"] = std::int64_t{0};  // nothing was to be rounded up
+  return attributes;
 }
 
 Dim pool_flops(const Node& node) {
@@ -127,6 +175,7 @@ void register_pool_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
                            {"p", AttributeKind::kInt}},
             .infer = infer_pool,
             .factors = pool_factors,
+            .piece_attributes = pool_piece_attributes,
             .flops = pool_flops});
   const std::vector<std::string> shared = {"auto_pad",     "ceil_mode", "dilations",
                                            "kernel_shape", "pads",      "strides"};

@@ -32,6 +32,11 @@ Result<std::vector<TensorType>> infer_resize(const Node& node, int /*num_outputs
     if (!(scale > 0))
       return invalid_argument("attribute 'scales' is ", scales, "; expected positive numbers");
   }
+  const Axes crop = node.attr_ints("crop");
+  if (!crop.empty() && (crop.size() != axes.size() || scales.empty())) {
+    return invalid_argument("attribute 'crop' is ", crop, "; expected as many numbers as 'axes' ",
+                            axes, ", and 'scales'");
+  }
   if (x.dtype() == DType::kBool || x.dtype() == DType::kString) {
     return invalid_argument("input is ", x.type(), "; expected numbers");
   }
@@ -49,8 +54,96 @@ Result<std::vector<TensorType>> infer_resize(const Node& node, int /*num_outputs
   return one_type(x.dtype(), std::move(shape));
 }
 
+// The input rows that outputs [0, factor) of an axis read when it grows `factor` times, were there
+// rows on both sides of row 0: [first, first + extent).
+struct Reach {
+  std::int64_t first = 0;
+  std::int64_t extent = 1;
+};
+
+// nullopt where reading depends on the sizes, or weights on the edges.
+std::optional<Reach> reach_of_growth(const Node& node, std::int64_t factor) {
+  const std::string mode = node.attr_string("mode", "nearest");
+  const std::string transformation =
+      node.attr_string("coordinate_transformation_mode", "half_pixel");
+  const std::string rounding = node.attr_string("nearest_mode", "round_prefer_floor");
+  if (transformation == "align_corners") return std::nullopt;
+  if (mode != "nearest" && node.attr_int("exclude_outside") != 0) return std::nullopt;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  for (std::int64_t x = 0; x < factor; ++x) {
+    // In halves of output rows, so that positions between two input rows are exact.
+    const std::int64_t twice = transformation == "asymmetric" ? 2 * x : 2 * x + 1 - factor;
+    const std::int64_t unit = 2 * factor;
+    const std::int64_t below = twice >= 0 ? twice / unit : -1;  // twice > -unit
+    const std::int64_t rest = twice - below * unit;
+    std::int64_t low = below;
+    std::int64_t high = rest == 0 ? below : below + 1;
+    if (mode == "nearest") {
+      bool is_right = rest > factor;
+      if (rounding == "round_prefer_ceil") is_right = rest >= factor;
+      if (rounding == "floor") is_right = false;
+      if (rounding == "ceil") is_right = rest > 0;
+      low = high = below + (is_right ? 1 : 0);
+    } else if (mode == "cubic") {
+      low = below - 1;
+      high = below + 2;
+    }
+    first = std::min(first, low);
+    last = std::max(last, high);
+  }
+  return Reach{first, last - first + 1};
+}
+
+// How often axis i grows, where that is a whole number.
+std::optional<std::int64_t> growth(const Node& node, std::size_t i) {
+  const Dim& in = node.input(0)->shape()[static_cast<std::size_t>(node.attr_ints("axes")[i])];
+  const std::optional<Dim> factor =
+      in.is(0) ? std::nullopt : exact_div(node.attr_dims("sizes")[i], in);
+  if (!factor || !factor->is_constant() || factor->constant() < 1) return std::nullopt;
+  const std::vector<double> scales = node.attr_floats("scales");
+  if (!scales.empty() && scales[i] != static_cast<double>(factor->constant())) return std::nullopt;
+  return factor->constant();
+}
+
 FactorMap resize_factors(const Node& node) {
-  return along_axes_factors(node, node.attr_ints("axes"));
+  const Axes axes = node.attr_ints("axes");
+  FactorMap map = along_axes_factors(node, axes);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (!growth(node, i)) return map;  // a piece has to spell out all scales
+  }
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<std::size_t>(axes[i]);
+    const std::int64_t factor = *growth(node, i);
+    const auto reach = reach_of_growth(node, factor);
+    if (!reach) continue;
+    add_window_factors(&map, d, node.input(0)->shape()[d], node.output()->shape()[d],
+                       {1, Dim(reach->first), reach->extent, WindowEdge::kEdge}, factor);
+  }
+  return map;
+}
+
+// A piece grows the rows that come with its windows and drops what these make at its front.
+AttributeMap resize_piece_attributes(const Node& node, const NodePiece& piece) {
+  AttributeMap attributes = node.attributes();
+  const Axes axes = node.attr_ints("axes");
+  Shape sizes;
+  std::vector<double> scales;
+  Axes crop;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<std::size_t>(axes[i]);
+    sizes.push_back(piece.output[d]);
+    const auto factor = growth(node, i);
+    if (factor) scales.push_back(static_cast<double>(*factor));
+    const auto reach = factor ? reach_of_growth(node, *factor) : std::nullopt;
+    crop.push_back(reach && piece.is_windowed[d] ? -reach->first * *factor : 0);
+  }
+  attributes["sizes"] = std::move(sizes);
+  if (scales.size() == axes.size()) attributes["scales"] = std::move(scales);
+  const bool is_cropped =
+      std::any_of(crop.begin(), crop.end(), [](std::int64_t rows) { return rows != 0; });
+  if (is_cropped) attributes["crop"] = std::move(crop);
+  return attributes;
 }
 
 // floor(size * scale); a symbolic size needs a scale that is a small fraction.
@@ -177,9 +270,11 @@ void register_resize_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
                            {"nearest_mode", AttributeKind::kString},
                            {"cubic_coeff_a", AttributeKind::kFloat},
                            {"exclude_outside", AttributeKind::kInt},
-                           {"antialias", AttributeKind::kInt}},
+                           {"antialias", AttributeKind::kInt},
+                           {"crop", AttributeKind::kInts}},
             .infer = infer_resize,
-            .factors = resize_factors});
+            .factors = resize_factors,
+            .piece_attributes = resize_piece_attributes});
   lowerings->add({.domain = "",
                   .op_type = "Resize",
                   .since_opset = 11,

@@ -13,5 +13,6 @@ void register_conv_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 void register_norm_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 void register_attention_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 void register_exchange_ops(OpRegistry* ops, LoweringRegistry* lowerings);
+void register_halo_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 
 }  // namespace tutti

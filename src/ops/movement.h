@@ -26,4 +26,14 @@ Dim slice_end(const Dim& end, const Dim& size);
 void add_lowering(LoweringRegistry* lowerings, std::string_view type,
                   Status (*rule)(LoweringContext&), std::vector<std::string> attributes = {});
 
+// Adds a part of a sum, alone in `dim` (null: in no operand). Parts of size 1 have a factor, too,
+// since a sum lists all of its parts.
+int add_part(FactorMap* map, const std::string& name, const Dim& size, std::vector<int>* dim);
+
+// Layout rules of Slice and Pad, and what is left to a piece that comes with the rows it needs.
+FactorMap slice_factors(const Node& node);
+AttributeMap slice_piece_attributes(const Node& node, const NodePiece& piece);
+FactorMap pad_factors(const Node& node);
+AttributeMap pad_piece_attributes(const Node& node, const NodePiece& piece);
+
 }  // namespace tutti

@@ -80,36 +80,6 @@ std::optional<std::vector<Dim>> sliced_elements(const Node& node) {
   return out;
 }
 
-// A part of a sum; parts of size 1 have a factor, too, since a sum lists all of its parts.
-int add_part(FactorMap* map, const std::string& name, const Dim& size, std::vector<int>* dim) {
-  const int factor = map->add(name, size, FactorRole::kWhole);
-  if (dim != nullptr) *dim = {factor};
-  return factor;
-}
-
-// The sliced dimension is what is cut off in front, what stays and what is cut off behind.
-void add_slice_sum(const Node& node, std::size_t i, FactorMap* map) {
-  const auto dim = static_cast<std::size_t>(node.attr_ints("axes")[i]);
-  const auto steps = node.attr_ints("steps");
-  const Dim& size = node.input(0)->shape()[dim];
-  const Dim start = node.attr_dims("starts")[i];
-  const Dim end = node.attr_dims("ends")[i];
-  if ((!steps.empty() && steps[i] != 1) || size.is(1) || end - start == size) return;
-  FactorSum sum;
-  sum.whole = map->inputs[0][dim][0];
-  if (!start.is(0)) sum.parts.push_back(add_part(map, "front", start, nullptr));
-  sum.parts.push_back(add_part(map, "kept", end - start, &map->outputs[0][dim]));
-  if (end != size) sum.parts.push_back(add_part(map, "back", size - end, nullptr));
-  map->sums.push_back(std::move(sum));
-}
-
-FactorMap factors_of_slice(const Node& node) {
-  const Axes axes = node.attr_ints("axes");
-  FactorMap map = along_axes_factors(node, axes);
-  for (std::size_t i = 0; i < axes.size(); ++i) add_slice_sum(node, i, &map);
-  return map;
-}
-
 struct Range {
   Dim start;
   Dim end;
@@ -375,10 +345,6 @@ Result<std::vector<TensorType>> infer_pad(const Node& node, int) {
   return one_type(x.dtype(), std::move(shape));
 }
 
-FactorMap factors_of_pad(const Node& node) {
-  return along_axes_factors(node, node.attr_ints("axes"));
-}
-
 // Cuts what negative pads take away, then pads.
 Value* pad(LoweringContext& c, Value* x, const Axes& axes, const Shape& before, const Shape& after,
            const std::string& mode, Value* value) {
@@ -487,7 +453,8 @@ void register_slice_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
                       {"steps", AttributeKind::kInts, true}};
   slice.infer = infer_slice;
   slice.symbolic = sliced_elements;
-  slice.factors = factors_of_slice;
+  slice.factors = slice_factors;
+  slice.piece_attributes = slice_piece_attributes;
   ops->add(std::move(slice));
 
   OpDef split;
@@ -517,7 +484,8 @@ void register_slice_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
                     {"after", AttributeKind::kDims, true},
                     {"mode", AttributeKind::kString, false}};
   pad.infer = infer_pad;
-  pad.factors = factors_of_pad;
+  pad.factors = pad_factors;
+  pad.piece_attributes = pad_piece_attributes;
   ops->add(std::move(pad));
 
   add_lowering(lowerings, "Slice", lower_slice);

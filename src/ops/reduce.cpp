@@ -72,7 +72,8 @@ FactorMap factors_of_reduce(const Node& node) {
   FactorMap map = empty_factors(node);
   const Shape& shape = node.input(0)->shape();
   const Axes axes = node.attr_ints("axes");
-  const bool sums = node.attr_string("kind") == "sum";
+  const std::string kind = node.attr_string("kind");
+  const bool sums = kind == "sum" || kind == "sum_square" || kind == "l1";
   std::size_t to = 0;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const bool reduced = contains(axes, static_cast<std::int64_t>(d));

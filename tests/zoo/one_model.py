@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build/zoo"
 BINARY = Path(os.environ.get("TUTTI_BINARY", ROOT / "build/release/bin/tutti"))
 RANKS = (1, 2, 3, 4)
+AXES = {"transformer": "cp", "vae": "sp", "text": "cp"}  # that the ranks of the table are on
 TOLERANCE = 1e-4
 COMMAND_SECONDS = 240
 
@@ -67,7 +68,7 @@ def measure(tiny: Tiny) -> dict[str, Any]:
     row["meshes"] = {}
     if not exported["ok"]:
         return row
-    for mesh in [f"cp={ranks}" for ranks in RANKS] + list(tiny.meshes):
+    for mesh in [f"{AXES[tiny.kind]}={ranks}" for ranks in RANKS] + list(tiny.meshes):
         row["meshes"][mesh] = on_mesh(tiny, folder, exported, mesh)
     return row
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from build_model import AttentionCall
 from exchange_minimum import is_self_attention, least_bytes
 from models.registry import Tiny
+from one_model import AXES
 
 RANKS = (1, 2, 3, 4)
 
@@ -44,9 +45,13 @@ def add_minimum(tiny: Tiny, row: dict, folder: Path) -> None:
         mesh["bytes_to_least"] = round(mesh["bytes"].get("AllToAll", 0) / least, 3)
 
 
+def _on_ranks(row: dict, ranks: int) -> dict:
+    return row["meshes"].get(f"{AXES[row['kind']]}={ranks}", {})
+
+
 def _mark(row: dict, ranks: int) -> str:
-    mesh = row["meshes"].get(f"cp={ranks}")
-    if mesh is None:
+    mesh = _on_ranks(row, ranks)
+    if not mesh:
         return ""
     if not mesh["compiled"]:
         return "no"
@@ -54,17 +59,17 @@ def _mark(row: dict, ranks: int) -> str:
 
 
 def _number(row: dict, key: str, ranks: int) -> str:
-    value = row["meshes"].get(f"cp={ranks}", {}).get(key)
+    value = _on_ranks(row, ranks).get(key)
     return "" if value is None else f"{value:g}"
 
 
 def _others(row: dict, ranks: int) -> str:
-    kinds = row["meshes"].get(f"cp={ranks}", {}).get("exchanges", {})
+    kinds = _on_ranks(row, ranks).get("exchanges", {})
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != "AllToAll")
 
 
 def _share(row: dict) -> str:
-    one, four = (row["meshes"].get(f"cp={ranks}", {}).get("flops") for ranks in (1, 4))
+    one, four = (_on_ranks(row, ranks).get("flops") for ranks in (1, 4))
     return f"{100 * four / one:.0f} %" if one and four else ""
 
 

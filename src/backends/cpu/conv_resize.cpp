@@ -171,6 +171,8 @@ Result<std::unique_ptr<Kernel>> make_resize(const KernelSpec& spec, CpuContext& 
       .antialiases = node.attr_int("antialias") != 0};
   const Dims axes = node.attr_ints("axes");
   const std::vector<double> scales = node.attr_floats("scales");
+  Dims crop = node.attr_ints("crop");
+  crop.resize(axes.size(), 0);
   const std::int64_t in_count = element_count(dims);
   std::vector<std::size_t> order(axes.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -185,7 +187,8 @@ Result<std::unique_ptr<Kernel>> make_resize(const KernelSpec& spec, CpuContext& 
                              : scales[i];
     Pass pass{element_count(Dims(dims.begin(), dims.begin() + at)), dims[axis], out[axis],
               element_count(Dims(dims.begin() + at + 1, dims.end())),
-              make_resize_taps(options, dims[axis], out[axis], scale)};
+              make_resize_taps(options, dims[axis], crop[i] + out[axis], scale)};
+    pass.taps.drop_front(crop[i]);
     dims[axis] = out[axis];
     passes.push_back(std::move(pass));
   }

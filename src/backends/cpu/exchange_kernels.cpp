@@ -2,9 +2,12 @@
 // communicator how.
 #include "backends/cpu/exchange_kernels.h"
 
+#include <cstring>
+#include <limits>
 #include <optional>
 
 #include "backends/cpu/kernels.h"
+#include "base/dispatch.h"
 #include "comm/copy.h"
 #include "comm/local.h"
 #include "comm/reduce.h"
@@ -117,6 +120,75 @@ class SliceKernel final : public Kernel {
   std::size_t rank_;
 };
 
+// The number of the dtype that `edge` stands for, as often as fits into `bytes`.
+void fill_bytes(std::byte* target, std::int64_t bytes, const std::vector<std::byte>& number) {
+  for (std::int64_t at = 0; at < bytes; at += std::ssize(number)) {
+    std::memcpy(target + at, number.data(), number.size());
+  }
+}
+
+void fill_region(const Region& region, std::byte* target, std::size_t depth,
+                 const std::vector<std::byte>& number) {
+  if (depth == region.sizes.size()) return fill_bytes(target, region.run, number);
+  for (std::int64_t i = 0; i < region.sizes[depth]; ++i) {
+    fill_region(region, target + i * region.strides[depth], depth + 1, number);
+  }
+}
+
+Result<std::vector<std::byte>> edge_number(WindowEdge edge, DType dtype) {
+  std::vector<std::byte> number(dtype_size(dtype), std::byte{0});
+  if (edge != WindowEdge::kLowest) return number;
+  TUTTI_RETURN_IF_ERROR(dispatch_dtype(dtype, [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    using C = ComputeType<T>;
+    C lowest = std::numeric_limits<C>::lowest();
+    if constexpr (std::numeric_limits<C>::has_infinity) {
+      lowest = -std::numeric_limits<C>::infinity();
+    }
+    const T value = static_cast<T>(lowest);
+    std::memcpy(number.data(), &value, sizeof(T));
+    return {};
+  }));
+  return number;
+}
+
+// Pieces with the rows of their neighbours that windows reach into: an exchange, or (of a value
+// that every rank has) a copy.
+class WindowKernel final : public Kernel {
+ public:
+  WindowKernel(std::shared_ptr<Communicator> communicator, TransferPlan plan,
+               std::vector<std::byte> edge_number, bool is_local)
+      : communicator_(std::move(communicator)),
+        plan_(std::move(plan)),
+        edge_number_(std::move(edge_number)),
+        is_local_(is_local) {}
+
+  Status run(const KernelArgs& args) override {
+    if (is_local_) {
+      const auto rank = static_cast<std::size_t>(communicator_->rank());
+      const std::vector<Region>& from = plan_.exchange.send[rank];
+      const std::vector<Region>& to = plan_.exchange.receive[rank];
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        copy_region(from[i], args.inputs[0], to[i], args.outputs[0]);
+      }
+    } else {
+      TUTTI_RETURN_IF_ERROR(communicator_->exchange(plan_.exchange, args.inputs, args.outputs));
+    }
+    make_copies(plan_, args.outputs);
+    for (const Region& region : plan_.fills) {
+      fill_region(region, static_cast<std::byte*>(args.outputs[0]) + region.offset, 0,
+                  edge_number_);
+    }
+    return {};
+  }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  TransferPlan plan_;
+  std::vector<std::byte> edge_number_;
+  bool is_local_;
+};
+
 class AllReduceKernel final : public Kernel {
  public:
   AllReduceKernel(std::shared_ptr<Communicator> communicator, const TensorDesc& desc, ReduceOp op)
@@ -189,6 +261,35 @@ Made make_shard_slice(const KernelSpec& spec, CpuContext& context) {
                          make_transfer_plan({&operand, 1}, communicator->size(), rank));
   TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
   return made<SliceKernel>(std::move(plan), rank);
+}
+
+// Halo and WindowSlice.
+Made make_window(const KernelSpec& spec, CpuContext& context) {
+  const Node& node = spec.node;
+  const bool is_local = node.type() == "WindowSlice";
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
+  const TensorDesc& x = spec.inputs[0];
+  PieceSplit to{static_cast<int>(node.attr_int("dim")), 0, 1, PieceWindow()};
+  TUTTI_RETURN_IF_ERROR(check_dim(to.dim, x));
+  TUTTI_ASSIGN_OR_RETURN(to.units, single_size(spec, "units"));
+  TUTTI_ASSIGN_OR_RETURN(to.window->rows, single_size(spec, "rows"));
+  TUTTI_ASSIGN_OR_RETURN(to.window->offset, single_size(spec, "offset"));
+  to.window->stride = node.attr_int("stride");
+  to.window->extent = node.attr_int("extent");
+  const auto edge = parse_window_edge(node.attr_string("edge"));
+  if (!edge) return invalid_argument("attribute 'edge' is '", node.attr_string("edge"), "'");
+  to.window->edge = *edge;
+  TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, to};
+  TUTTI_ASSIGN_OR_RETURN(operand.dims[static_cast<std::size_t>(to.dim)], single_size(spec, "size"));
+  if (!is_local) {
+    operand.from = PieceSplit{to.dim, 0, 1};
+    TUTTI_ASSIGN_OR_RETURN(operand.from->units, single_size(spec, "from_units"));
+  }
+  TUTTI_ASSIGN_OR_RETURN(TransferPlan plan, make_transfer_plan({&operand, 1}, communicator->size(),
+                                                               communicator->rank()));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
+  TUTTI_ASSIGN_OR_RETURN(std::vector<std::byte> number, edge_number(*edge, x.dtype));
+  return made<WindowKernel>(communicator, std::move(plan), std::move(number), is_local);
 }
 
 Made make_all_gather(const KernelSpec& spec, CpuContext& context) {
@@ -270,6 +371,8 @@ Made make_reduce_scatter(const KernelSpec& spec, CpuContext& context) {
 
 void register_exchange_kernels(KernelRegistry* registry) {
   registry->add("ShardSlice", make_shard_slice);
+  registry->add("WindowSlice", make_window);
+  registry->add("Halo", make_window);
   registry->add("AllGather", make_all_gather);
   registry->add("AllToAll", make_all_to_all);
   registry->add("AllReduce", make_all_reduce);

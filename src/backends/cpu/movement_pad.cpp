@@ -5,6 +5,7 @@
 #include "backends/cpu/movement_kernels.h"
 #include "backends/cpu/strided.h"
 #include "backends/cpu/strided_copy.h"
+#include "graph/window_map.h"
 
 namespace tutti::cpu {
 namespace {
@@ -80,18 +81,8 @@ KernelResult make_constant_pad(const KernelSpec& spec, const Borders& borders, T
   });
 }
 
-// Which element of a dimension of `size` stands at position `at`, which may be outside.
-std::int64_t mirrored(std::int64_t at, std::int64_t size, const std::string& mode) {
-  if (mode == "edge") return std::min(std::max<std::int64_t>(at, 0), size - 1);
-  if (mode == "wrap") return ((at % size) + size) % size;
-  if (size == 1) return 0;
-  const std::int64_t period = 2 * (size - 1);
-  const std::int64_t phase = ((at % period) + period) % period;
-  return phase < size ? phase : period - phase;
-}
-
-KernelResult make_mirrored_pad(const KernelSpec& spec, const Borders& borders,
-                               const std::string& mode, ThreadPool* pool) {
+KernelResult make_mirrored_pad(const KernelSpec& spec, const Borders& borders, WindowEdge edge,
+                               ThreadPool* pool) {
   const Dims& source = spec.inputs[0].dims;
   Dims target = spec.outputs[0].dims;
   const Dims strides = contiguous_strides(source);
@@ -100,10 +91,10 @@ KernelResult make_mirrored_pad(const KernelSpec& spec, const Borders& borders,
   std::vector<Dims> offsets(target.size());
   for (std::size_t d = 0; d < target.size(); ++d) {
     if (source[d] == 0 && target[d] > 0) {
-      return invalid_argument("mode ", mode, " pads axis ", d, " of size 0");
+      return invalid_argument("mode ", window_edge_name(edge), " pads axis ", d, " of size 0");
     }
     for (std::int64_t i = 0; i < target[d]; ++i) {
-      offsets[d].push_back(mirrored(i - borders.before[d], source[d], mode) * strides[d] * size);
+      offsets[d].push_back(row_at(edge, i - borders.before[d], source[d]) * strides[d] * size);
     }
   }
   if (target.empty()) {
@@ -140,7 +131,9 @@ KernelResult make_pad(const KernelSpec& spec, CpuContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const Borders borders, bind_borders(spec));
   const std::string mode = spec.node.attr_string("mode", "constant");
   if (mode == "constant") return make_constant_pad(spec, borders, context.pool);
-  return make_mirrored_pad(spec, borders, mode, context.pool);
+  const auto edge = parse_window_edge(mode);
+  if (!edge) return invalid_argument("mode '", mode, "'; expected constant, reflect, edge or wrap");
+  return make_mirrored_pad(spec, borders, *edge, context.pool);
 }
 
 }  // namespace tutti::cpu

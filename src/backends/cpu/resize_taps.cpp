@@ -30,6 +30,11 @@ double cubic(double x, double a) {
 
 }  // namespace
 
+void ResizeTaps::drop_front(std::int64_t rows) {
+  index.erase(index.begin(), index.begin() + rows * count);
+  weight.erase(weight.begin(), weight.begin() + rows * count);
+}
+
 ResizeTaps make_resize_taps(const ResizeOptions& o, std::int64_t in, std::int64_t out,
                             double scale) {
   ResizeTaps taps;

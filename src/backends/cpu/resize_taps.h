@@ -20,9 +20,12 @@ struct ResizeTaps {
   std::int64_t count = 0;           // for each output position
   std::vector<std::int32_t> index;  // [out][count], within the input
   std::vector<double> weight;       // [out][count]
+
+  void drop_front(std::int64_t rows);
 };
 
-// `scale` is the one given or out / in. in and out are at least 1.
+// `scale` is the one given or out / in, which it need not be for a piece of a Resize. in and out
+// are at least 1.
 ResizeTaps make_resize_taps(const ResizeOptions& options, std::int64_t in, std::int64_t out,
                             double scale);
 

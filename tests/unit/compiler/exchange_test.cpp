@@ -105,7 +105,8 @@ TEST_F(ConversionTest, OneStepWhereOneIsEnough) {
 
 TEST_F(ConversionTest, EvenPiecesInOtherUnitsAreTheSamePieces) {
   EXPECT_THAT(kinds(split(0, 8), split(0, 4), "cp=4"), ElementsAre());
-  EXPECT_THAT(kinds(split(0, 8), split(0, 4), "cp=3"),
+  EXPECT_THAT(kinds(split(0, 8), split(0, 4), "cp=3"), ElementsAre(StepKind::kHalo));
+  EXPECT_THAT(kinds(split(0, 8), split(0, 8, 0, 2), "cp=3"),
               ElementsAre(StepKind::kGather, StepKind::kSlice));
 }
 

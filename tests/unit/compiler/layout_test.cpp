@@ -286,7 +286,8 @@ TEST_F(LayoutTest, UnknownNamesAreErrorsThatNameThem) {
   };
   CompileOptions bad = options("cp=2");
   bad.strategies = {{"cp", "magic"}};
-  EXPECT_THAT(error(bad), HasSubstr("'magic' is unknown; expected cfg, tensor, ulysses or none"));
+  EXPECT_THAT(error(bad),
+              HasSubstr("'magic' is unknown; expected cfg, tensor, ulysses, spatial or none"));
   bad.strategies = {{"tp", "none"}};
   EXPECT_THAT(error(bad), HasSubstr("mesh axis 'tp'"));
   bad.strategies.clear();

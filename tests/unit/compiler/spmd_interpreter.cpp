@@ -1,5 +1,6 @@
 #include "spmd_interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -88,6 +89,65 @@ Tensor join(const std::vector<Tensor>& pieces, const Cut& c, std::int64_t size) 
   return whole;
 }
 
+// What the windows of a Halo or WindowSlice read on one rank, position by position: rows of the
+// operand, or -1 for a number that stands behind its edge. Rows between windows are -1, too.
+struct WindowsOfRank {
+  std::int64_t size = 0;
+  std::vector<std::int64_t> rows;
+
+  WindowsOfRank(const Node& node, const SymbolMap& sizes, int ranks, int rank) {
+    const auto number = [&](std::string_view name) {
+      return *node.attr_dims(name)[0].evaluate(sizes);
+    };
+    size = number("size");
+    const std::int64_t units = number("units");
+    const std::int64_t unit = units == 0 ? 0 : number("rows") / units;
+    const std::int64_t first = part_offset(units, ranks, rank) * unit;
+    const std::int64_t count = part_size(units, ranks, rank) * unit;
+    const std::int64_t stride = node.attr_int("stride");
+    const std::int64_t extent = node.attr_int("extent");
+    rows.assign(
+        static_cast<std::size_t>(count * stride + std::max<std::int64_t>(0, extent - stride)), -1);
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t j = 0; j < extent; ++j) {
+        std::int64_t row = (first + i) * stride + number("offset") + j;
+        const std::string edge = node.attr_string("edge");
+        const bool is_number = edge == "zero" || edge == "lowest";
+        while (!is_number && (row < 0 || row >= size)) {
+          if (edge == "edge") row = row < 0 ? 0 : size - 1;
+          if (edge == "wrap") row += row < 0 ? size : -size;
+          if (edge == "reflect") row = size == 1 ? 0 : row < 0 ? -row : 2 * (size - 1) - row;
+        }
+        rows[static_cast<std::size_t>(i * stride + j)] = row < 0 || row >= size ? -1 : row;
+      }
+    }
+  }
+};
+
+Tensor read_windows(const Tensor& whole, const Node& node, const WindowsOfRank& windows) {
+  const auto dim = static_cast<std::size_t>(node.attr_int("dim"));
+  const float number =
+      node.attr_string("edge") == "lowest" ? -std::numeric_limits<float>::infinity() : 0;
+  Dims dims = whole.dims();
+  dims[dim] = std::ssize(windows.rows);
+  Tensor piece = *Tensor::allocate(whole.dtype(), dims);
+  const Rows rows = rows_of(whole.desc(), dim);
+  std::byte* target = piece.mutable_data();
+  for (std::int64_t o = 0; o < rows.outer; ++o) {
+    for (const std::int64_t row : windows.rows) {
+      for (std::int64_t i = 0; row < 0 && i < rows.inner; i += 4) {
+        std::memcpy(target + i, &number, 4);
+      }
+      if (row >= 0) {
+        std::memcpy(target, whole.data() + (o * windows.size + row) * rows.inner,
+                    static_cast<std::size_t>(rows.inner));
+      }
+      target += rows.inner;
+    }
+  }
+  return piece;
+}
+
 Tensor sum(const std::vector<Tensor>& parts) {
   Tensor out = *Tensor::allocate(DType::kFloat32, parts[0].dims());
   for (std::int64_t i = 0; i < out.element_count(); ++i) {
@@ -124,6 +184,15 @@ SymbolMap bind_sizes(const std::vector<GlobalTensor>& inputs, const NamedTensors
 Result<std::vector<Tensor>> SpmdInterpreter::run_node(const Node& node,
                                                       const std::vector<Tensor>& inputs,
                                                       const SymbolMap& symbols) {
+  // As in the run time, nobody asks about a piece that has nothing to compute.
+  std::vector<Tensor> empty;
+  for (const Value* output : node.outputs()) {
+    TUTTI_ASSIGN_OR_RETURN(const Dims dims, evaluate(output->shape(), symbols));
+    if (element_count(dims) > 0) break;
+    TUTTI_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(output->dtype(), dims));
+    empty.push_back(std::move(tensor));
+  }
+  if (empty.size() == node.outputs().size()) return empty;
   Graph scratch;
   std::vector<Value*> operands;
   for (const Tensor& tensor : inputs) {
@@ -147,17 +216,6 @@ Result<std::vector<Tensor>> SpmdInterpreter::run_node(const Node& node,
       return internal_error(node.describe(), " makes ", types[static_cast<std::size_t>(i)],
                             ", its type says ", expected);
     }
-  }
-  // Kernels need not know sizes of 0 here: nothing to compute.
-  bool is_empty = true;
-  for (const TensorType& type : types) is_empty = is_empty && product(type.shape).is(0);
-  if (is_empty) {
-    std::vector<Tensor> out;
-    for (const TensorType& type : types) {
-      TUTTI_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(type.dtype, *to_constant(type.shape)));
-      out.push_back(std::move(tensor));
-    }
-    return out;
   }
   auto result = evaluator_.evaluate(*twin);
   if (!result.ok()) return result.status().with_context(node.describe());
@@ -199,6 +257,24 @@ Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh,
                                           static_cast<std::size_t>(to->units) * needed);
           }
         }
+      } else if (node.type() == "Halo") {
+        const Cut from{static_cast<std::size_t>(node.attr_int("dim")),
+                       number(node.attr_dims("from_units")[0]), 1};
+        whole = join(pieces, from, number(node.attr_dims("size")[0]));
+        for (int p = 0; p < ranks; ++p) {
+          const WindowsOfRank windows(node, symbols[static_cast<std::size_t>(leader)], ranks, p);
+          const auto rank = static_cast<std::size_t>(peers[static_cast<std::size_t>(p)]);
+          results[rank].push_back(read_windows(whole, node, windows));
+          const std::int64_t unit = from.units == 0 ? 1 : windows.size / from.units;
+          const auto held = units_of_rank(from.units, 1, ranks, p);
+          std::set<std::int64_t> lacking(windows.rows.begin(), windows.rows.end());
+          std::erase_if(lacking, [&](std::int64_t row) {
+            return row < 0 || std::find(held.begin(), held.end(), row / unit) != held.end();
+          });
+          moved_bytes_ += std::ssize(lacking) * rows_of(whole.desc(), from.dim).outer *
+                          rows_of(whole.desc(), from.dim).inner;
+        }
+        continue;
       } else if (node.type() == "AllGather") {
         const Cut from{static_cast<std::size_t>(node.attr_int("dim")),
                        number(node.attr_dims("units")[0]), node.attr_int("replicas", 1)};
@@ -303,6 +379,11 @@ Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
                      *evaluate(node->attr_dims("segments"), symbols[rank])};
         results = {
             cut(operands[0], to, mesh.size(axis), mesh.coordinate(static_cast<int>(rank), axis))};
+      } else if (node->type() == "WindowSlice") {
+        const int axis = mesh.find(node->attr_string("axis"));
+        const WindowsOfRank windows(*node, symbols[rank], mesh.size(axis),
+                                    mesh.coordinate(static_cast<int>(rank), axis));
+        results = {read_windows(operands[0], *node, windows)};
       } else {
         TUTTI_ASSIGN_OR_RETURN(results, run_node(*node, operands, symbols[rank]));
       }

@@ -108,5 +108,73 @@ TEST_F(VerifyLayoutTest, APartialSumThatIsReadIsFound) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("Exp"), HasSubstr("partial sum")));
 }
 
+class VerifyWindowsTest : public CompilerTest {
+ protected:
+  void SetUp() override {
+    whole_ = parse_model(R"(graph @g (%x: f32[1, 4, h, 8]) {
+      %w = constant f32[4, 4, 3, 3] data
+      %a = Conv(%x, %w) {pads = [1, 1, 1, 1]}
+      %p = Pad(%a) {axes = [2], before = dims[2], after = dims[0], mode = "edge"}
+      %b = Conv(%p, %w) {pads = [0, 1, 0, 1]}
+      %c = Slice(%b) {axes = [2], starts = dims[1], ends = dims[h], steps = [1]}
+      return %c
+    })");
+    options_ = options("sp=3");
+    spmd_ = to_spmd(*whole_, options_);
+    ASSERT_EQ(producer("c")->type(), "Halo");
+  }
+
+  Node* producer(std::string_view value) const {
+    return spmd_.graph->find_value(value)->producer();
+  }
+  std::string error() const {
+    const Status status = verify_layouts(spmd_, options_.mesh);
+    EXPECT_FALSE(status.ok());
+    return status.message();
+  }
+
+  std::unique_ptr<Graph> whole_;
+  CompileOptions options_;
+  Partitioned spmd_;
+};
+
+TEST_F(VerifyWindowsTest, AConvolutionThatReadsItsBarePieceIsFound) {
+  const ValueLayout plain = spmd_.layouts.at("a");
+  spmd_.layouts.at(producer("b")->input(0)->name()).layout = plain.layout;
+  EXPECT_FALSE(verify_layouts(spmd_, options_.mesh).ok());
+}
+
+TEST_F(VerifyWindowsTest, WindowsOfAnotherGeometryAreFound) {
+  for (const auto& [name, value] : {std::pair{"extent", 5}, {"stride", 2}}) {
+    SetUp();
+    Node* conv = producer("b");
+    ASSERT_EQ(conv->input(0)->producer()->type(), "Halo");
+    conv->input(0)->producer()->set_attribute(name, std::int64_t{value});
+    EXPECT_THAT(error(), HasSubstr("Halo")) << name;
+  }
+  SetUp();
+  producer("b")->input(0)->producer()->set_attribute("offset", Shape{Dim(0)});
+  EXPECT_THAT(error(), HasSubstr("Halo"));
+}
+
+TEST_F(VerifyWindowsTest, AnotherEdgeIsFound) {
+  producer("b")->input(0)->producer()->set_attribute("edge", std::string("zero"));
+  EXPECT_THAT(error(), HasSubstr("is not the work of"));
+}
+
+TEST_F(VerifyWindowsTest, RowsOfAnotherSliceAreFound) {
+  Node* slice = producer("c");
+  ASSERT_EQ(slice->type(), "Halo");
+  slice->set_attribute("offset", Shape{Dim(0)});
+  EXPECT_THAT(error(), HasSubstr("is not the work of"));
+}
+
+TEST_F(VerifyWindowsTest, PiecesInOtherUnitsThanTheHaloSaysAreFound) {
+  for (const auto& node : spmd_.graph->nodes()) {
+    if (node->type() == "Halo") node->set_attribute("from_units", Shape{Dim(1)});
+  }
+  EXPECT_THAT(error(), HasSubstr("Halo"));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -22,6 +22,12 @@ TEST(Dim, DividesExactlyWhereThePolynomialDoes) {
   EXPECT_EQ(*exact_div(t * 512, t), Dim(512));
   EXPECT_FALSE(exact_div(t * 512 + 1, Dim(2)));
   EXPECT_FALSE(exact_div(Dim(7), t));
+  const Dim h = Dim::symbol("h");
+  EXPECT_EQ(*exact_div(t * 4 - 2, t * 2 - 1), Dim(2));
+  EXPECT_EQ(*exact_div(t * t - h * h, t + h), t - h);
+  EXPECT_EQ(*exact_div((t * 2 + h + 3) * (t - h * t), t * 2 + h + 3), t - h * t);
+  EXPECT_FALSE(exact_div(t * 4 - 1, t * 2 - 1));
+  EXPECT_FALSE(exact_div(t, t + 1));
   EXPECT_EQ(floor_div(t * 4 + 3, 4), t);
   EXPECT_EQ(mod(t * 6, 3), Dim(0));
 }

@@ -56,7 +56,7 @@ TEST(LayoutRules, MovementKeepsWhatPassesThrough) {
   Value* x = bench.input(DType::kFloat32, {b, t, 8});
   EXPECT_EQ(rule_of(bench.builder().transpose(x, {2, 0, 1})), "(d0 d1 d2)->(d2 d0 d1)");
   EXPECT_EQ(rule_of(bench.builder().slice(x, {2}, {0}, {4})),
-            "(d0 d1 d2!)->(d0 d1 kept!) with d2 = kept | back");
+            "(d0 d1 d2!)->(d0 d1 kept~) with d2 = kept | back");
   EXPECT_EQ(rule_of(bench.builder().op("Concat", {x, x}, {{"axis", std::int64_t{2}}})),
             "(d0 d1 i0!),(d0 d1 i1!)->(d0 d1 d2!) with d2 = i0 | i1");
   EXPECT_EQ(rule_of(bench.builder().op("Tile", {x}, {{"repeats", Shape{1, 2, 1}}})),

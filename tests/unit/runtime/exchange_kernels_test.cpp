@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
+
 #include "fault.h"
 #include "toy.h"
 
@@ -84,6 +87,52 @@ TEST_P(ExchangeKernels, QueriesKeysAndValuesTravelTogetherAndComeBack) {
   EXPECT_EQ(values(outputs->at("qo")), values(q));
   EXPECT_EQ(values(outputs->at("ko")), values(k));
   EXPECT_EQ(values(outputs->at("kw")), values(k));
+}
+
+// Rows that move from rank to rank, and what stands behind the edges.
+TEST_P(ExchangeKernels, HalosBringTheRowsThatWindowsRead) {
+  const Tensor x = numbers({2, 5, 3}, 1);
+  const std::vector<float> whole = values(x);
+  const float lowest = -std::numeric_limits<float>::infinity();
+  // Result row i is row i - 2, of 9.
+  const std::map<std::string, std::vector<int>> rows = {{"zero", {-1, -1, 0, 1, 2, 3, 4, -1, -1}},
+                                                        {"lowest", {-1, -1, 0, 1, 2, 3, 4, -1, -1}},
+                                                        {"edge", {0, 0, 0, 1, 2, 3, 4, 4, 4}},
+                                                        {"reflect", {2, 1, 0, 1, 2, 3, 4, 3, 2}},
+                                                        {"wrap", {3, 4, 0, 1, 2, 3, 4, 0, 1}}};
+  for (const auto& [edge, expected] : rows) {
+    const std::string windows =
+        R"(axis = "cp", ranks = N, dim = 1, size = dims[t], rows = dims[t+4],
+      units = dims[t+4], stride = 1, offset = dims[-2], extent = 1, edge = ")" +
+        edge + "\"";
+    const auto outputs = infer(plan(R"(graph @g (%x: f32[2, t, 3]) {
+      %piece = ShardSlice(%x) {axis = "cp", ranks = N, dim = 1, units = dims[t]}
+      %h = Halo(%piece) {from_units = dims[t], )" +
+                                    windows +
+                                    R"(}
+      %s = WindowSlice(%x) {)" + windows +
+                                    R"(}
+      %from_pieces = AllGather(%h) {axis = "cp", ranks = N, dim = 1, units = dims[t+4],
+        size = dims[t+4]}
+      %from_whole = AllGather(%s) {axis = "cp", ranks = N, dim = 1, units = dims[t+4],
+        size = dims[t+4]}
+      return %from_pieces, %from_whole
+    })"),
+                               {{"x", x}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+    std::vector<float> right;
+    for (std::size_t outer = 0; outer < 2; ++outer) {
+      for (const int row : expected) {
+        for (std::size_t i = 0; i < 3; ++i) {
+          right.push_back(row >= 0 ? whole[(outer * 5 + static_cast<std::size_t>(row)) * 3 + i]
+                          : edge == "zero" ? 0
+                                           : lowest);
+        }
+      }
+    }
+    EXPECT_EQ(values(outputs->at("from_pieces")), right) << edge;
+    EXPECT_EQ(values(outputs->at("from_whole")), right) << edge;
+  }
 }
 
 TEST(ExchangeKernelsOnTwoAxes, EachExchangeStaysOnItsAxis) {
