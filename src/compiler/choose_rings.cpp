@@ -87,7 +87,7 @@ Status choose_rings(Graph& graph, const CompileOptions& options) {
     b.set_insertion_point(node);
     b.set_name(node->name());
     Value* y = b.op("RingAttention", std::move(inputs), std::move(attributes));
-    TUTTI_RETURN_IF_ERROR(b.status());
+    TUTTI_RETURN_IF_ERROR(b.take_status());
     replace_value(graph, node->output(), y);
   }
   graph.remove_dead();

@@ -178,6 +178,7 @@ class CutResolver {
 
   Value* joined(const std::vector<Piece>& pieces, const Cut& cut) {
     std::vector<Value*> values;
+    values.reserve(pieces.size());
     for (const Piece& piece : pieces) {
       values.push_back(slice(piece.operand, {cut.axis, piece.start, piece.end}));
     }
@@ -267,7 +268,6 @@ Value* value_before_cut(GraphBuilder& b, const Node& slice) {
     if (resolver.reach(slice.input(0), cut) != Reach::kResolved) continue;
     Value* y = resolver.make(slice.input(0), cut);
     if (axes.size() == 1) return y;
-    AttributeMap rest = slice.attributes();
     const auto drop = [i](auto list) {
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
       return list;
@@ -292,6 +292,7 @@ std::vector<Value*> values_before_split(GraphBuilder& b, const Node& split) {
     if (resolver.reach(split.input(0), cuts.back()) != Reach::kResolved) return {};
   }
   std::vector<Value*> values;
+  values.reserve(cuts.size());
   for (const Cut& cut : cuts) values.push_back(resolver.make(split.input(0), cut));
   return values;
 }
