@@ -246,10 +246,11 @@ class Partitioner {
     }
     Version now = known[best];
     for (const ConversionStep& step : conversion_steps(now.layout, wanted, mesh_)) {
-      const bool has_segments = !step.from.segments.empty() || !step.to.segments.empty();
+      const bool is_slice = step.kind == StepKind::kSlice;  // of the whole, whatever it was before
+      const bool has_segments =
+          !step.to.segments.empty() || (!is_slice && !step.from.segments.empty());
       // Pieces of constants are cut on loading, in segments or not.
-      const bool is_direct =
-          step.kind == StepKind::kSlice && sliced_constant(*now.value) != nullptr;
+      const bool is_direct = is_slice && sliced_constant(*now.value) != nullptr;
       now.value = has_segments && !is_direct ? add_step_in_segments(*whole, now, step)
                                              : add_step(whole->shape(), now.value, step);
       if (now.value == nullptr) return nullptr;

@@ -171,6 +171,28 @@ bool is_single(const TokenDim& at) {
   return at.first->shape()[static_cast<std::size_t>(at.second)].is(1);
 }
 
+// Tokens of the longest sequences; 0 where a size is open.
+std::int64_t longest_sequence(const Graph& graph) {
+  std::int64_t longest = 0;
+  for (const auto& node : graph.nodes()) {
+    if (node->type() != "Attention") continue;
+    const Dim& tokens = node->input(0)->shape()[static_cast<std::size_t>(token_dimension(*node))];
+    if (!tokens.is_constant()) return 0;
+    longest = std::max(longest, tokens.constant());
+  }
+  return longest;
+}
+
+// Many short sequences beside long ones: attention over the frames of each place in a video, whose
+// places are the tokens of another attention. It follows the split of its batch.
+bool is_over_batch(const Node& attention, std::int64_t longest) {
+  const Dim& batch = attention.input(0)->shape()[0];
+  const Dim& tokens =
+      attention.input(0)->shape()[static_cast<std::size_t>(token_dimension(attention))];
+  return batch.is_constant() && tokens.is_constant() && tokens.constant() < longest &&
+         tokens.constant() < batch.constant();
+}
+
 class UlyssesSeeder {
  public:
   UlyssesSeeder(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds)
@@ -183,8 +205,10 @@ class UlyssesSeeder {
         sequences_(graph) {}
 
   void run() {
+    const std::int64_t longest = longest_sequence(graph_);
     for (const auto& node : graph_.nodes()) {
-      if (node->type() != "Attention" || is_single({node->input(0), token_dimension(*node)})) {
+      if (node->type() != "Attention" || is_single({node->input(0), token_dimension(*node)}) ||
+          is_over_batch(*node, longest)) {
         continue;
       }
       const auto units = head_units(*node, mesh_.size(axis_));

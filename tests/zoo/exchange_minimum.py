@@ -27,10 +27,11 @@ def least_bytes(call: AttentionCall, ranks: int, sequences: tuple[int, ...] = ()
     """Of one self-attention, all ranks together. `sequences`: lengths that were joined for it."""
     tokens = call.query[2]
     parts = sequences if sum(sequences) == tokens else (tokens,)
-    groups = call.key[1]
+    heads, groups = call.query[1], call.key[1]
+    # Work in units of a group where every rank gets one, else in units of a query head.
+    choices = [units for units in {groups, heads} if units >= ranks] or [heads]
     return min(
-        sum(_least_of_sequence(call, ranks, length, units) for length in parts)
-        for units in {groups, call.query[1]}
+        sum(_least_of_sequence(call, ranks, length, units) for length in parts) for units in choices
     )
 
 

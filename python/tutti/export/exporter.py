@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -153,6 +154,7 @@ def _with_torch_export(function: TensorFunction, report: ExportReport) -> None:
         optimize=False,
     )
     fold(written.model)
+    name_axes(written.model, report)
     written.save(str(report.path), external_data=True)
 
 
@@ -186,6 +188,27 @@ def propagated_constants() -> Iterator[None]:
         yield
     finally:
         proxy_tensor.CONSTANT_NUMEL_LIMIT = limit
+
+
+def name_axes(model: Any, report: ExportReport) -> None:
+    """Gives symbols of sizes the names that were asked for, in every shape."""
+    names: dict[str, str] = {}
+    for value in model.graph.inputs:
+        for axis, name in report.dynamic_axes.get(value.name, {}).items():
+            size = value.shape[axis]
+            if isinstance(size, int):
+                raise ExportError(
+                    f"axis {axis} of input '{value.name}' cannot be '{name}': the module fixes it to {size}"
+                )
+            names[size.value] = name
+    if not names:
+        return
+    made = [output for node in model.graph.all_nodes() for output in node.outputs]
+    for value in [*model.graph.inputs, *made]:
+        for axis, size in enumerate(value.shape or ()):
+            if not isinstance(size, int) and size.value:
+                renamed = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), size.value)
+                value.shape[axis] = renamed
 
 
 def fold(model: Any) -> None:
