@@ -122,6 +122,7 @@ const OpRegistry& ops() {
   static const OpRegistry registry = [] {
     OpRegistry all;
     register_exchange_ops(&all, nullptr);
+    register_halo_ops(&all, nullptr);
     all.add(op("Affine", 1, same_as_first));
     all.add(op("AddAlong", 2, same_as_first));
     all.add(op("RunningSum", 1, same_as_first));
