@@ -3,15 +3,14 @@
 #include "backends/cpu/exchange_kernels.h"
 
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "backends/cpu/kernels.h"
-#include "base/dispatch.h"
 #include "comm/copy.h"
 #include "comm/local.h"
 #include "comm/reduce.h"
 #include "comm/transfer_plan.h"
+#include "comm/window_fill.h"
 
 namespace tutti::cpu {
 
@@ -133,23 +132,6 @@ void fill_region(const Region& region, std::byte* target, std::size_t depth,
   for (std::int64_t i = 0; i < region.sizes[depth]; ++i) {
     fill_region(region, target + i * region.strides[depth], depth + 1, number);
   }
-}
-
-Result<std::vector<std::byte>> edge_number(WindowEdge edge, DType dtype) {
-  std::vector<std::byte> number(dtype_size(dtype), std::byte{0});
-  if (edge != WindowEdge::kLowest) return number;
-  TUTTI_RETURN_IF_ERROR(dispatch_dtype(dtype, [&](auto tag) -> Status {
-    using T = typename decltype(tag)::type;
-    using C = ComputeType<T>;
-    C lowest = std::numeric_limits<C>::lowest();
-    if constexpr (std::numeric_limits<C>::has_infinity) {
-      lowest = -std::numeric_limits<C>::infinity();
-    }
-    const T value = static_cast<T>(lowest);
-    std::memcpy(number.data(), &value, sizeof(T));
-    return {};
-  }));
-  return number;
 }
 
 // Pieces with the rows of their neighbours that windows reach into: an exchange, or (of a value

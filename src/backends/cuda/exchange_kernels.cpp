@@ -2,10 +2,12 @@
 // rank copies its boxes out of the others' memory.
 #include "backends/cuda/exchange_kernels.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "backends/cuda/exchange.h"
 #include "backends/cuda/kernels.h"
+#include "comm/window_fill.h"
 
 namespace tutti::cuda {
 namespace {
@@ -164,13 +166,44 @@ KernelResult make_transfer(const KernelSpec& spec, RankContext& context,
   return transfer_kernel(std::move(transfer));
 }
 
+// Writes one number over regions of a target: copies out of a row of it.
+class Fill {
+ public:
+  static Result<Fill> create(RankContext& context, const std::vector<Region>& regions,
+                             const std::vector<std::byte>& number) {
+    Fill fill;
+    std::int64_t longest = 0;
+    std::vector<BoxCopies::Box> boxes;
+    for (const Region& region : regions) {
+      Region row = region;
+      row.offset = 0;
+      std::fill(row.strides.begin(), row.strides.end(), 0);
+      longest = std::max(longest, region.run);
+      boxes.push_back({std::move(row), 0, region, 1});
+    }
+    if (longest == 0) return fill;
+    std::vector<std::byte> row;
+    while (std::ssize(row) < longest) row.insert(row.end(), number.begin(), number.end());
+    TUTTI_ASSIGN_OR_RETURN(fill.row_, context.place(row.data(), row.size()));
+    TUTTI_ASSIGN_OR_RETURN(fill.copies_, BoxCopies::create(context, boxes, 2));
+    return fill;
+  }
+
+  Status run(void* target) {
+    if (row_ == nullptr) return {};
+    const void* addresses[] = {row_->data(), target, nullptr};
+    return copies_.run(addresses);
+  }
+
+ private:
+  std::shared_ptr<DeviceMemory> row_;
+  BoxCopies copies_;
+};
+
 // The piece of a value that every rank has: nobody else takes part.
-KernelResult make_shard_slice(const KernelSpec& spec, RankContext& context) {
-  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
-  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
-  const TensorDesc& x = spec.inputs[0];
-  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, x));
-  const TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, split};
+KernelResult make_cut(const KernelSpec& spec, RankContext& context,
+                      const std::shared_ptr<Communicator>& communicator,
+                      const TransferOperand& operand) {
   const int rank = rank_of(communicator);
   TUTTI_ASSIGN_OR_RETURN(const TransferPlan plan,
                          make_transfer_plan({&operand, 1}, size_of(communicator), rank));
@@ -182,14 +215,76 @@ KernelResult make_shard_slice(const KernelSpec& spec, RankContext& context) {
   }
   std::vector<BoxCopies::Box> repeats;
   for (const LocalCopy& copy : plan.copies) repeats.push_back({copy.from, 1, copy.to, 1});
+  const WindowEdge edge = operand.to->window ? operand.to->window->edge : WindowEdge::kZero;
+  TUTTI_ASSIGN_OR_RETURN(const auto number, edge_number(edge, spec.inputs[0].dtype));
   TUTTI_ASSIGN_OR_RETURN(BoxCopies cut, BoxCopies::create(context, pieces, 2));
   TUTTI_ASSIGN_OR_RETURN(BoxCopies repeat, BoxCopies::create(context, repeats, 2));
+  TUTTI_ASSIGN_OR_RETURN(Fill fill, Fill::create(context, plan.fills, number));
+  return make_lambda_kernel([cut = std::move(cut), repeat = std::move(repeat),
+                             fill = std::move(fill)](const KernelArgs& args) mutable {
+    const void* addresses[] = {args.inputs[0], args.outputs[0], nullptr};
+    TUTTI_RETURN_IF_ERROR(cut.run(addresses));
+    TUTTI_RETURN_IF_ERROR(repeat.run(addresses));
+    return fill.run(args.outputs[0]);
+  });
+}
+
+KernelResult make_shard_slice(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
+  const TensorDesc& x = spec.inputs[0];
+  TUTTI_RETURN_IF_ERROR(check_dim(split.dim, x));
+  return make_cut(spec, context, communicator, {x.dims, dtype_size(x.dtype), std::nullopt, split});
+}
+
+// How a value arrives and where it goes: pieces for Halo, whole for WindowSlice; then windows.
+Result<TransferOperand> window_operand(const KernelSpec& spec) {
+  const Node& node = spec.node;
+  const TensorDesc& x = spec.inputs[0];
+  PieceSplit to{static_cast<int>(node.attr_int("dim")), 0, 1, PieceWindow()};
+  TUTTI_RETURN_IF_ERROR(check_dim(to.dim, x));
+  TUTTI_ASSIGN_OR_RETURN(to.units, single_size(spec, "units"));
+  TUTTI_ASSIGN_OR_RETURN(to.window->rows, single_size(spec, "rows"));
+  TUTTI_ASSIGN_OR_RETURN(to.window->offset, single_size(spec, "offset"));
+  to.window->stride = node.attr_int("stride");
+  to.window->extent = node.attr_int("extent");
+  const auto edge = parse_window_edge(node.attr_string("edge"));
+  if (!edge) return invalid_argument("attribute 'edge' is '", node.attr_string("edge"), "'");
+  to.window->edge = *edge;
+  TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, to};
+  TUTTI_ASSIGN_OR_RETURN(operand.dims[static_cast<std::size_t>(to.dim)], single_size(spec, "size"));
+  if (node.type() == "Halo") {
+    operand.from = PieceSplit{to.dim, 0, 1};
+    TUTTI_ASSIGN_OR_RETURN(operand.from->units, single_size(spec, "from_units"));
+  }
+  return operand;
+}
+
+// Halo. Rows of the neighbours come along; then what lies beyond the tensor's edge.
+KernelResult make_halo(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const TransferOperand operand, window_operand(spec));
+  const int ranks = size_of(communicator);
+  TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
+                           return make_transfer_plan({&operand, 1}, ranks, rank);
+                         }));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, Meeting(context, communicator, 0)));
+  TUTTI_ASSIGN_OR_RETURN(const auto number,
+                         edge_number(operand.to->window->edge, spec.inputs[0].dtype));
+  const auto self = static_cast<std::size_t>(rank_of(communicator));
+  TUTTI_ASSIGN_OR_RETURN(Transfer transfer, Transfer::create(context, communicator, plans, 1));
+  TUTTI_ASSIGN_OR_RETURN(Fill fill, Fill::create(context, plans[self].fills, number));
   return make_lambda_kernel(
-      [cut = std::move(cut), repeat = std::move(repeat)](const KernelArgs& args) mutable {
-        const void* addresses[] = {args.inputs[0], args.outputs[0], nullptr};
-        TUTTI_RETURN_IF_ERROR(cut.run(addresses));
-        return repeat.run(addresses);
+      [transfer = std::move(transfer), fill = std::move(fill)](const KernelArgs& args) mutable {
+        TUTTI_RETURN_IF_ERROR(transfer.run(args.inputs, args.outputs));
+        return fill.run(args.outputs[0]);
       });
+}
+
+KernelResult make_window_slice(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const TransferOperand operand, window_operand(spec));
+  return make_cut(spec, context, communicator, operand);
 }
 
 KernelResult make_all_gather(const KernelSpec& spec, RankContext& context) {
@@ -356,6 +451,8 @@ Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankCon
 
 void register_exchange_kernels(KernelTable* table) {
   table->add("ShardSlice", make_shard_slice);
+  table->add("WindowSlice", make_window_slice);
+  table->add("Halo", make_halo);
   table->add("AllGather", make_all_gather);
   table->add("AllToAll", make_all_to_all);
   table->add("AllReduce", make_all_reduce);

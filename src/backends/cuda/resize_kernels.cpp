@@ -68,6 +68,8 @@ KernelResult make_resize(const KernelSpec& spec, RankContext& context) {
       .antialiases = node.attr_int("antialias") != 0};
   const Dims axes = node.attr_ints("axes");
   const std::vector<double> scales = node.attr_floats("scales");
+  Dims crop = node.attr_ints("crop");
+  crop.resize(axes.size(), 0);
   std::vector<std::size_t> order(axes.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(),
@@ -88,11 +90,12 @@ KernelResult make_resize(const KernelSpec& spec, RankContext& context) {
                              : scales[order[i]];
     const AxisView view = view_axis(dims, axes[order[i]]);
     const bool is_last = i + 1 == order.size();
+    const std::int64_t cropped = crop[order[i]];
+    auto taps = cpu::make_resize_taps(options, dims[axis], cropped + out[axis], scale);
+    taps.drop_front(cropped);
     TUTTI_ASSIGN_OR_RETURN(
-        Pass pass,
-        make_pass(context, view, out[axis],
-                  cpu::make_resize_taps(options, dims[axis], out[axis], scale), is_nearest,
-                  {i == 0 ? stored : between, is_last ? stored : between, compute}));
+        Pass pass, make_pass(context, view, out[axis], std::move(taps), is_nearest,
+                             {i == 0 ? stored : between, is_last ? stored : between, compute}));
     dims[axis] = out[axis];
     if (!is_last) {
       const std::size_t bytes = static_cast<std::size_t>(element_count(dims)) * width;

@@ -180,6 +180,44 @@ TEST_F(CudaRanks, AttentionOverPiecesOfTheKeysIsAttentionOverAll) {
   }
 }
 
+// Rows that move from rank to rank, and what stands behind the edges.
+TEST_F(CudaRanks, HalosBringTheRowsThatTheCpuBrings) {
+  for (const std::string edge : {"zero", "lowest", "edge", "reflect", "wrap"}) {
+    const std::string windows =
+        R"(axis = "cp", ranks = $N, dim = 1, size = dims[t], rows = dims[t+4], units = dims[t+4],
+      stride = 1, offset = dims[-2], extent = 1, edge = ")" +
+        edge + "\"";
+    const std::string text = R"(graph (%x: f32[2, t, 6, 5]) {
+    %piece = ShardSlice(%x) {axis = "cp", ranks = $N, dim = 1, units = dims[t]}
+    %h = Halo(%piece) {from_units = dims[t], )" +
+                             windows + R"(}
+    %s = WindowSlice(%x) {)" +
+                             windows + R"(}
+    %from_pieces = AllGather(%h) {axis = "cp", ranks = $N, dim = 1, units = dims[t+4],
+      size = dims[t+4]}
+    %from_whole = AllGather(%s) {axis = "cp", ranks = $N, dim = 1, units = dims[t+4],
+      size = dims[t+4]}
+    return %from_pieces, %from_whole
+  })";
+    for (const int ranks : {1, 2, 3, 8}) {
+      auto instance = Instance::load(plan_of(ranks, text), *cuda_,
+                                     std::vector<int>(static_cast<std::size_t>(ranks), 0));
+      ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+      const auto cpu = Instance::load(plan_of(ranks, text), *cpu_);
+      ASSERT_TRUE(cpu.ok()) << cpu.status().to_string();
+      const TensorMap inputs = {{"x", numbers({2, 5, 6, 5}, ranks)}};
+      const auto got = (*instance)->infer(inputs);
+      const auto want = (*cpu)->infer(inputs);
+      ASSERT_TRUE(got.ok()) << got.status().to_string();
+      ASSERT_TRUE(want.ok()) << want.status().to_string();
+      for (const auto& [name, tensor] : *want) {
+        EXPECT_EQ(got->at(name).to_doubles(), tensor.to_doubles())
+            << name << ", " << edge << ", " << ranks << " ranks";
+      }
+    }
+  }
+}
+
 TEST_F(CudaRanks, AStalledRankCostsItsRequestTheDeadlineAndTheNextOneWorks) {
   const auto hold = std::make_shared<Hold>(1, "CumSum", Status());
   auto instance = load(2, hold);
