@@ -228,17 +228,31 @@ TORCHSCRIPT_OPSET = 20  # its newest
 
 def _with_torchscript(function: TensorFunction, report: ExportReport) -> None:
     report.opset = min(report.opset, TORCHSCRIPT_OPSET)
-    torch.onnx.export(
-        function,
-        tuple(function.inputs.values()),
-        str(report.path),
-        input_names=report.inputs,
-        output_names=report.outputs,
-        dynamic_axes=report.dynamic_axes or None,
-        opset_version=report.opset,
-        dynamo=False,
-        verbose=False,
-    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", torch.jit.TracerWarning)
+        torch.onnx.export(
+            function,
+            tuple(function.inputs.values()),
+            str(report.path),
+            input_names=report.inputs,
+            output_names=report.outputs,
+            dynamic_axes=report.dynamic_axes or None,
+            opset_version=report.opset,
+            dynamo=False,
+            verbose=False,
+        )
+    _refuse_baked_elements(seen)
+
+
+def _refuse_baked_elements(seen: list[warnings.WarningMessage]) -> None:
+    """A trace keeps the example's elements where Python reads them: right for this example alone.
+    Integers and truth values are left out: those are mostly sizes."""
+    for warning in seen:
+        if re.search("to a Python (list|number|float)", str(warning.message)):
+            raise ExportError(
+                f"elements of a tensor are read in Python at {warning.filename}:{warning.lineno},"
+                " and would be those of the example in every call"
+            )
 
 
 def root_cause(error: BaseException) -> str:
