@@ -11,6 +11,7 @@
 #include "comm/reduce.h"
 #include "comm/transfer_plan.h"
 #include "comm/window_fill.h"
+#include "runtime/exchange_operands.h"
 
 namespace tutti::cpu {
 
@@ -31,44 +32,6 @@ Result<std::shared_ptr<Communicator>> communicator_of(const Node& node, const Cp
 }
 
 namespace {
-
-Result<std::int64_t> single_size(const KernelSpec& spec, std::string_view attribute) {
-  const Shape dims = spec.node.attr_dims(attribute);
-  if (dims.size() != 1) {
-    return invalid_argument("attribute '", attribute, "' has ", dims.size(),
-                            " elements, expected 1");
-  }
-  return dims[0].evaluate(spec.symbols);
-}
-
-Result<PieceSplit> split_of(const KernelSpec& spec) {
-  TUTTI_ASSIGN_OR_RETURN(const std::int64_t units, single_size(spec, "units"));
-  return PieceSplit{static_cast<int>(spec.node.attr_int("dim")), units,
-                    static_cast<int>(spec.node.attr_int("replicas", 1))};
-}
-
-Status check_dim(std::int64_t dim, const TensorDesc& desc) {
-  if (dim >= 0 && dim < static_cast<std::int64_t>(desc.dims.size())) return {};
-  return invalid_argument("dimension ", dim, " is outside [0, ", desc.dims.size(), ")");
-}
-
-// Both ends of every operand have the sizes that its splits say.
-Status check_sizes(const KernelSpec& spec, std::span<const TransferOperand> operands,
-                   const Communicator& communicator) {
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const Dims from =
-        piece_dims(operands[i].dims, operands[i].from, communicator.size(), communicator.rank());
-    const Dims to =
-        piece_dims(operands[i].dims, operands[i].to, communicator.size(), communicator.rank());
-    if (spec.inputs[i].dims != from) {
-      return invalid_argument("input ", i, " has sizes ", spec.inputs[i].dims, ", expected ", from);
-    }
-    if (spec.outputs[i].dims != to) {
-      return invalid_argument("output ", i, " has sizes ", spec.outputs[i].dims, ", expected ", to);
-    }
-  }
-  return {};
-}
 
 ReduceOp reduce_op_of(const Node& node) {
   const std::string op = node.attr_string("op", "sum");
@@ -241,7 +204,8 @@ Made make_shard_slice(const KernelSpec& spec, CpuContext& context) {
   const int rank = communicator->rank();
   TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
                          make_transfer_plan({&operand, 1}, communicator->size(), rank));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
+  TUTTI_RETURN_IF_ERROR(
+      check_sizes(spec, {&operand, 1}, communicator->size(), communicator->rank()));
   return made<SliceKernel>(std::move(plan), rank);
 }
 
@@ -250,83 +214,31 @@ Made make_window(const KernelSpec& spec, CpuContext& context) {
   const Node& node = spec.node;
   const bool is_local = node.type() == "WindowSlice";
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
-  const TensorDesc& x = spec.inputs[0];
-  PieceSplit to{static_cast<int>(node.attr_int("dim")), 0, 1, PieceWindow()};
-  TUTTI_RETURN_IF_ERROR(check_dim(to.dim, x));
-  TUTTI_ASSIGN_OR_RETURN(to.units, single_size(spec, "units"));
-  TUTTI_ASSIGN_OR_RETURN(to.window->rows, single_size(spec, "rows"));
-  TUTTI_ASSIGN_OR_RETURN(to.window->offset, single_size(spec, "offset"));
-  to.window->stride = node.attr_int("stride");
-  to.window->extent = node.attr_int("extent");
-  const auto edge = parse_window_edge(node.attr_string("edge"));
-  if (!edge) return invalid_argument("attribute 'edge' is '", node.attr_string("edge"), "'");
-  to.window->edge = *edge;
-  TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, to};
-  TUTTI_ASSIGN_OR_RETURN(operand.dims[static_cast<std::size_t>(to.dim)], single_size(spec, "size"));
-  if (!is_local) {
-    operand.from = PieceSplit{to.dim, 0, 1};
-    TUTTI_ASSIGN_OR_RETURN(operand.from->units, single_size(spec, "from_units"));
-  }
+  TUTTI_ASSIGN_OR_RETURN(const TransferOperand operand, window_operand(spec));
   TUTTI_ASSIGN_OR_RETURN(TransferPlan plan, make_transfer_plan({&operand, 1}, communicator->size(),
                                                                communicator->rank()));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
-  TUTTI_ASSIGN_OR_RETURN(std::vector<std::byte> number, edge_number(*edge, x.dtype));
+  TUTTI_RETURN_IF_ERROR(
+      check_sizes(spec, {&operand, 1}, communicator->size(), communicator->rank()));
+  TUTTI_ASSIGN_OR_RETURN(std::vector<std::byte> number,
+                         edge_number(operand.to->window->edge, spec.inputs[0].dtype));
   return made<WindowKernel>(communicator, std::move(plan), std::move(number), is_local);
 }
 
 Made make_all_gather(const KernelSpec& spec, CpuContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
-  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
-  TUTTI_ASSIGN_OR_RETURN(const std::int64_t size, single_size(spec, "size"));
-  std::vector<TransferOperand> operands;
-  for (const TensorDesc& piece : spec.inputs) {
-    TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
-    Dims whole = piece.dims;
-    whole[static_cast<std::size_t>(split.dim)] = size;
-    operands.push_back({std::move(whole), dtype_size(piece.dtype), split, std::nullopt});
-  }
+  TUTTI_ASSIGN_OR_RETURN(const auto operands, gather_operands(spec));
   TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
                          make_transfer_plan(operands, communicator->size(), communicator->rank()));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, *communicator));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, communicator->size(), communicator->rank()));
   return made<TransferKernel>(communicator, std::move(plan));
 }
 
 Made make_all_to_all(const KernelSpec& spec, CpuContext& context) {
-  const Node& node = spec.node;
-  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
-  const std::vector<std::int64_t> from_dims = node.attr_ints("from_dims");
-  const std::vector<std::int64_t> from_replicas = node.attr_ints("from_replicas");
-  const std::vector<std::int64_t> to_dims = node.attr_ints("to_dims");
-  const std::vector<std::int64_t> to_replicas = node.attr_ints("to_replicas");
-  TUTTI_ASSIGN_OR_RETURN(const Dims from_units,
-                         evaluate(node.attr_dims("from_units"), spec.symbols));
-  TUTTI_ASSIGN_OR_RETURN(const Dims to_units, evaluate(node.attr_dims("to_units"), spec.symbols));
-  TUTTI_ASSIGN_OR_RETURN(const Dims sizes, evaluate(node.attr_dims("sizes"), spec.symbols));
-  const std::size_t count = spec.inputs.size();
-  for (const std::size_t length :
-       {from_dims.size(), from_replicas.size(), to_dims.size(), to_replicas.size(),
-        from_units.size(), to_units.size(), sizes.size(), spec.outputs.size()}) {
-    if (length != count) {
-      return invalid_argument("a list of ", length, " elements for ", count, " operands");
-    }
-  }
-  std::vector<TransferOperand> operands;
-  for (std::size_t i = 0; i < count; ++i) {
-    TUTTI_RETURN_IF_ERROR(check_dim(from_dims[i], spec.inputs[i]));
-    TUTTI_RETURN_IF_ERROR(check_dim(to_dims[i], spec.inputs[i]));
-    TransferOperand operand;
-    operand.dims = spec.inputs[i].dims;
-    operand.dims[static_cast<std::size_t>(from_dims[i])] = sizes[i];
-    operand.element_size = dtype_size(spec.inputs[i].dtype);
-    operand.from = PieceSplit{static_cast<int>(from_dims[i]), from_units[i],
-                              static_cast<int>(from_replicas[i])};
-    operand.to =
-        PieceSplit{static_cast<int>(to_dims[i]), to_units[i], static_cast<int>(to_replicas[i])};
-    operands.push_back(std::move(operand));
-  }
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const auto operands, all_to_all_operands(spec));
   TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
                          all_to_all_plan(operands, communicator->size(), communicator->rank()));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, *communicator));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, communicator->size(), communicator->rank()));
   return made<TransferKernel>(communicator, std::move(plan));
 }
 
@@ -344,7 +256,8 @@ Made make_reduce_scatter(const KernelSpec& spec, CpuContext& context) {
   TUTTI_ASSIGN_OR_RETURN(TransferPlan plan,
                          reduce_scatter_plan(x.dims, operand.element_size, split,
                                              communicator->size(), communicator->rank()));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, *communicator));
+  TUTTI_RETURN_IF_ERROR(
+      check_sizes(spec, {&operand, 1}, communicator->size(), communicator->rank()));
   return made<ReduceScatterKernel>(communicator, std::move(plan), spec.outputs[0],
                                    reduce_op_of(spec.node));
 }

@@ -8,6 +8,7 @@
 #include "backends/cuda/exchange.h"
 #include "backends/cuda/kernels.h"
 #include "comm/window_fill.h"
+#include "runtime/exchange_operands.h"
 
 namespace tutti::cuda {
 namespace {
@@ -27,43 +28,6 @@ Result<std::shared_ptr<Communicator>> communicator_of(const Node& node,
     return communicator;
   }
   return invalid_argument("mesh axis '", axis, "' is unknown here; the axes are ", context.axes);
-}
-
-Result<std::int64_t> single_size(const KernelSpec& spec, std::string_view attribute) {
-  const Shape dims = spec.node.attr_dims(attribute);
-  if (dims.size() != 1) {
-    return invalid_argument("attribute '", attribute, "' has ", dims.size(),
-                            " elements, expected 1");
-  }
-  return dims[0].evaluate(spec.symbols);
-}
-
-Result<PieceSplit> split_of(const KernelSpec& spec) {
-  TUTTI_ASSIGN_OR_RETURN(const std::int64_t units, single_size(spec, "units"));
-  return PieceSplit{static_cast<int>(spec.node.attr_int("dim")), units,
-                    static_cast<int>(spec.node.attr_int("replicas", 1))};
-}
-
-Status check_dim(std::int64_t dim, const TensorDesc& desc) {
-  if (dim >= 0 && dim < static_cast<std::int64_t>(desc.dims.size())) return {};
-  return invalid_argument("dimension ", dim, " is outside [0, ", desc.dims.size(), ")");
-}
-
-// Both ends of every operand have the sizes that its splits say.
-Status check_sizes(const KernelSpec& spec, std::span<const TransferOperand> operands,
-                   const Meeting& meeting) {
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const Dims from =
-        piece_dims(operands[i].dims, operands[i].from, meeting.size(), meeting.rank());
-    const Dims to = piece_dims(operands[i].dims, operands[i].to, meeting.size(), meeting.rank());
-    if (spec.inputs[i].dims != from) {
-      return invalid_argument("input ", i, " has sizes ", spec.inputs[i].dims, ", expected ", from);
-    }
-    if (spec.outputs[i].dims != to) {
-      return invalid_argument("output ", i, " has sizes ", spec.outputs[i].dims, ", expected ", to);
-    }
-  }
-  return {};
 }
 
 // A rank's plan as a function of the rank: the sender's side of a region is in the sender's plan.
@@ -160,7 +124,7 @@ KernelResult make_transfer(const KernelSpec& spec, RankContext& context,
   TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
                            return make_transfer_plan(operands, ranks, rank);
                          }));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, Meeting(context, communicator, 0)));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, size_of(communicator), rank_of(communicator)));
   TUTTI_ASSIGN_OR_RETURN(Transfer transfer,
                          Transfer::create(context, communicator, plans, operands.size()));
   return transfer_kernel(std::move(transfer));
@@ -207,7 +171,8 @@ KernelResult make_cut(const KernelSpec& spec, RankContext& context,
   const int rank = rank_of(communicator);
   TUTTI_ASSIGN_OR_RETURN(const TransferPlan plan,
                          make_transfer_plan({&operand, 1}, size_of(communicator), rank));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, Meeting(context, communicator, 0)));
+  TUTTI_RETURN_IF_ERROR(
+      check_sizes(spec, {&operand, 1}, size_of(communicator), rank_of(communicator)));
   const auto self = static_cast<std::size_t>(rank);
   std::vector<BoxCopies::Box> pieces;
   for (std::size_t i = 0; i < plan.exchange.send[self].size(); ++i) {
@@ -237,29 +202,6 @@ KernelResult make_shard_slice(const KernelSpec& spec, RankContext& context) {
   return make_cut(spec, context, communicator, {x.dims, dtype_size(x.dtype), std::nullopt, split});
 }
 
-// How a value arrives and where it goes: pieces for Halo, whole for WindowSlice; then windows.
-Result<TransferOperand> window_operand(const KernelSpec& spec) {
-  const Node& node = spec.node;
-  const TensorDesc& x = spec.inputs[0];
-  PieceSplit to{static_cast<int>(node.attr_int("dim")), 0, 1, PieceWindow()};
-  TUTTI_RETURN_IF_ERROR(check_dim(to.dim, x));
-  TUTTI_ASSIGN_OR_RETURN(to.units, single_size(spec, "units"));
-  TUTTI_ASSIGN_OR_RETURN(to.window->rows, single_size(spec, "rows"));
-  TUTTI_ASSIGN_OR_RETURN(to.window->offset, single_size(spec, "offset"));
-  to.window->stride = node.attr_int("stride");
-  to.window->extent = node.attr_int("extent");
-  const auto edge = parse_window_edge(node.attr_string("edge"));
-  if (!edge) return invalid_argument("attribute 'edge' is '", node.attr_string("edge"), "'");
-  to.window->edge = *edge;
-  TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, to};
-  TUTTI_ASSIGN_OR_RETURN(operand.dims[static_cast<std::size_t>(to.dim)], single_size(spec, "size"));
-  if (node.type() == "Halo") {
-    operand.from = PieceSplit{to.dim, 0, 1};
-    TUTTI_ASSIGN_OR_RETURN(operand.from->units, single_size(spec, "from_units"));
-  }
-  return operand;
-}
-
 // Halo. Rows of the neighbours come along; then what lies beyond the tensor's edge.
 KernelResult make_halo(const KernelSpec& spec, RankContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
@@ -268,7 +210,8 @@ KernelResult make_halo(const KernelSpec& spec, RankContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
                            return make_transfer_plan({&operand, 1}, ranks, rank);
                          }));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, Meeting(context, communicator, 0)));
+  TUTTI_RETURN_IF_ERROR(
+      check_sizes(spec, {&operand, 1}, size_of(communicator), rank_of(communicator)));
   TUTTI_ASSIGN_OR_RETURN(const auto number,
                          edge_number(operand.to->window->edge, spec.inputs[0].dtype));
   const auto self = static_cast<std::size_t>(rank_of(communicator));
@@ -289,51 +232,13 @@ KernelResult make_window_slice(const KernelSpec& spec, RankContext& context) {
 
 KernelResult make_all_gather(const KernelSpec& spec, RankContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
-  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
-  TUTTI_ASSIGN_OR_RETURN(const std::int64_t size, single_size(spec, "size"));
-  std::vector<TransferOperand> operands;
-  for (const TensorDesc& piece : spec.inputs) {
-    TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
-    Dims whole = piece.dims;
-    whole[static_cast<std::size_t>(split.dim)] = size;
-    operands.push_back({std::move(whole), dtype_size(piece.dtype), split, std::nullopt});
-  }
+  TUTTI_ASSIGN_OR_RETURN(const auto operands, gather_operands(spec));
   return make_transfer(spec, context, communicator, operands);
 }
 
 KernelResult make_all_to_all(const KernelSpec& spec, RankContext& context) {
-  const Node& node = spec.node;
-  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
-  const std::vector<std::int64_t> from_dims = node.attr_ints("from_dims");
-  const std::vector<std::int64_t> from_replicas = node.attr_ints("from_replicas");
-  const std::vector<std::int64_t> to_dims = node.attr_ints("to_dims");
-  const std::vector<std::int64_t> to_replicas = node.attr_ints("to_replicas");
-  TUTTI_ASSIGN_OR_RETURN(const Dims from_units,
-                         evaluate(node.attr_dims("from_units"), spec.symbols));
-  TUTTI_ASSIGN_OR_RETURN(const Dims to_units, evaluate(node.attr_dims("to_units"), spec.symbols));
-  TUTTI_ASSIGN_OR_RETURN(const Dims sizes, evaluate(node.attr_dims("sizes"), spec.symbols));
-  const std::size_t count = spec.inputs.size();
-  for (const std::size_t length :
-       {from_dims.size(), from_replicas.size(), to_dims.size(), to_replicas.size(),
-        from_units.size(), to_units.size(), sizes.size(), spec.outputs.size()}) {
-    if (length != count) {
-      return invalid_argument("a list of ", length, " elements for ", count, " operands");
-    }
-  }
-  std::vector<TransferOperand> operands;
-  for (std::size_t i = 0; i < count; ++i) {
-    TUTTI_RETURN_IF_ERROR(check_dim(from_dims[i], spec.inputs[i]));
-    TUTTI_RETURN_IF_ERROR(check_dim(to_dims[i], spec.inputs[i]));
-    TransferOperand operand;
-    operand.dims = spec.inputs[i].dims;
-    operand.dims[static_cast<std::size_t>(from_dims[i])] = sizes[i];
-    operand.element_size = dtype_size(spec.inputs[i].dtype);
-    operand.from = PieceSplit{static_cast<int>(from_dims[i]), from_units[i],
-                              static_cast<int>(from_replicas[i])};
-    operand.to =
-        PieceSplit{static_cast<int>(to_dims[i]), to_units[i], static_cast<int>(to_replicas[i])};
-    operands.push_back(std::move(operand));
-  }
+  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(const auto operands, all_to_all_operands(spec));
   return make_transfer(spec, context, communicator, operands);
 }
 
@@ -392,7 +297,8 @@ KernelResult make_reduce_scatter(const KernelSpec& spec, RankContext& context) {
                            return reduce_scatter_plan(x.dims, operand.element_size, split, ranks,
                                                       rank);
                          }));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, {&operand, 1}, Meeting(context, communicator, 0)));
+  TUTTI_RETURN_IF_ERROR(
+      check_sizes(spec, {&operand, 1}, size_of(communicator), rank_of(communicator)));
   TUTTI_ASSIGN_OR_RETURN(Transfer transfer, Transfer::create(context, communicator, plans, 1));
   TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
                          make_rank_reduction(context, spec.node, ranks, piece));
