@@ -23,14 +23,18 @@ class CudaBackend final : public Backend {
   struct Device {
     cudaDeviceProp properties{};
     std::unique_ptr<Blas> blas;
+    std::unique_ptr<Cudnn> cudnn;  // null when it is missing
+    std::unique_ptr<Tuner> tuner;
   };
 
   CudaBackend() = default;
   Status find_devices();
+  Status open_libraries();
 
   std::unique_ptr<KernelCompiler> compiler_;
   std::vector<Device> devices_;
   Weights weights_;
+  std::string cudnn_;  // its version, or why there is none
 };
 
 }  // namespace tutti::cuda

@@ -2,7 +2,9 @@
 #pragma once
 
 #include "backends/cuda/blas.h"
+#include "backends/cuda/cudnn.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/tuner.h"
 #include "backends/cuda/weights.h"
 
 namespace tutti::cuda {
@@ -10,7 +12,9 @@ namespace tutti::cuda {
 // What the ranks of a backend share; outlives them.
 struct DeviceServices {
   KernelCompiler* compiler = nullptr;
-  Blas* blas = nullptr;  // of the rank's device
+  Blas* blas = nullptr;    // of the rank's device
+  Cudnn* cudnn = nullptr;  // likewise; null when it is missing
+  Tuner* tuner = nullptr;  // likewise
   Weights* weights = nullptr;
   cudaDeviceProp properties{};
 };

@@ -1,0 +1,222 @@
+// Every way that the CUDA backend has for attention and convolutions, timed one by one.
+// Usage: cuda_kernels attention|convolution [runs]. Prints a JSON object a line: shape, way,
+// workspace, milliseconds (median of the runs, by events), TFLOP/s; or why there is no such way.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/attention.h"
+#include "backends/cuda/conv.h"
+#include "backends/cuda/cudnn.h"
+#include "base/half.h"
+
+namespace tutti::cuda {
+namespace {
+
+int runs = 10;
+
+// Random numbers, the same block again and again.
+Result<std::unique_ptr<DeviceMemory>> random_memory(DType dtype, const Dims& dims) {
+  static std::mt19937 generator(1);
+  std::normal_distribution<float> normal;
+  const auto count = static_cast<std::size_t>(element_count(dims));
+  const std::size_t width = dtype_size(dtype);
+  const std::size_t block = std::min<std::size_t>(count, (std::size_t{1} << 22) + 1237);
+  std::vector<std::byte> host(block * width);
+  for (std::size_t i = 0; i < block; ++i) {
+    const float x = normal(generator);
+    const auto place = host.data() + i * width;
+    if (dtype == DType::kFloat32) *reinterpret_cast<float*>(place) = x;
+    if (dtype == DType::kFloat16) *reinterpret_cast<Half*>(place) = Half(x);
+    if (dtype == DType::kBFloat16) *reinterpret_cast<BFloat16*>(place) = BFloat16(x);
+  }
+  TUTTI_ASSIGN_OR_RETURN(auto memory, DeviceMemory::allocate(0, count * width));
+  for (std::size_t at = 0; at < count; at += block) {
+    const std::size_t bytes = std::min(block, count - at) * width;
+    TUTTI_CUDA(cudaMemcpy(static_cast<std::byte*>(memory->data()) + at * width, host.data(), bytes,
+                          cudaMemcpyHostToDevice));
+  }
+  return memory;
+}
+
+template <class Run>
+Result<double> median_milliseconds(cudaStream_t stream, Run run) {
+  TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
+  TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
+  std::vector<float> times;
+  for (int i = -2; i < runs; ++i) {
+    TUTTI_CUDA(cudaEventRecord(begin->get(), stream));
+    TUTTI_RETURN_IF_ERROR(run());
+    TUTTI_CUDA(cudaEventRecord(end->get(), stream));
+    TUTTI_RETURN_IF_ERROR(wait_for(end->get()));
+    float milliseconds = 0;
+    TUTTI_CUDA(cudaEventElapsedTime(&milliseconds, begin->get(), end->get()));
+    if (i >= 0) times.push_back(milliseconds);
+  }
+  std::sort(times.begin(), times.end());
+  return static_cast<double>(times[times.size() / 2]);
+}
+
+void print(const std::string& shape, const std::string& way, std::size_t workspace,
+           const Result<double>& milliseconds, double flops) {
+  if (!milliseconds.ok()) {
+    std::printf("{\"shape\": \"%s\", \"way\": \"%s\", \"error\": \"%s\"}\n", shape.c_str(),
+                way.c_str(), milliseconds.status().message().c_str());
+  } else {
+    std::printf(
+        "{\"shape\": \"%s\", \"way\": \"%s\", \"workspace\": %zu, \"ms\": %.4f, \"tflops\": "
+        "%.1f}\n",
+        shape.c_str(), way.c_str(), workspace, *milliseconds, flops / *milliseconds * 1e-9);
+  }
+  std::fflush(stdout);
+}
+
+Status time_attention(RankContext& context, DType dtype, std::int64_t queries, std::int64_t keys,
+                      std::int64_t heads, std::int64_t kv_heads, bool is_causal) {
+  constexpr std::int64_t kSize = 128;
+  AttentionProblem p;
+  p.dtype = dtype;
+  p.batch = 1;
+  p.heads = heads;
+  p.kv_heads = kv_heads;
+  p.queries = queries;
+  p.keys = keys;
+  p.qk_size = p.v_size = kSize;
+  p.q = p.out = {queries * heads * kSize, kSize, heads * kSize};  // bshd
+  p.k = p.v = {keys * kv_heads * kSize, kSize, kv_heads * kSize};
+  p.scale = 0.088388;
+  p.is_causal = is_causal;
+  const std::string shape = str_cat(dtype_name(dtype), " ", queries, "x", keys, " ", heads, "/",
+                                    kv_heads, is_causal ? " causal" : "");
+  TUTTI_ASSIGN_OR_RETURN(const auto q, random_memory(dtype, {queries, heads, kSize}));
+  TUTTI_ASSIGN_OR_RETURN(const auto k, random_memory(dtype, {keys, kv_heads, kSize}));
+  TUTTI_ASSIGN_OR_RETURN(const auto v, random_memory(dtype, {keys, kv_heads, kSize}));
+  TUTTI_ASSIGN_OR_RETURN(const auto out, random_memory(dtype, {queries, heads, kSize}));
+  std::vector<std::unique_ptr<Attention>> ways;
+  auto found = make_cudnn_attentions(p, context);
+  if (found.ok()) {
+    ways = *std::move(found);
+  } else {
+    print(shape, "cudnn", 0, found.status(), 0);
+  }
+  TUTTI_ASSIGN_OR_RETURN(auto plain, make_plain_attention(p, context));
+  ways.push_back(std::move(plain));
+  const double pairs = static_cast<double>(queries) * static_cast<double>(keys) *
+                       (is_causal ? 0.5 : 1) * static_cast<double>(heads);
+  for (const auto& way : ways) {
+    TUTTI_ASSIGN_OR_RETURN(const auto workspace, DeviceMemory::allocate(0, way->workspace_bytes()));
+    const AttentionAddresses at{q->data(), k->data(),   v->data(),        nullptr,
+                                nullptr,   out->data(), workspace->data()};
+    print(shape, way->name(), way->workspace_bytes(),
+          median_milliseconds(context.stream, [&] { return way->run(at); }), 4 * pairs * kSize);
+  }
+  return {};
+}
+
+struct ConvolutionCase {
+  Dims x, w, strides, before, after;
+  std::int64_t group = 1;
+  bool is_transposed = false;
+};
+
+Status time_convolution(RankContext& context, DType dtype, const ConvolutionCase& c) {
+  ConvolutionProblem p;
+  p.dtype = dtype;
+  p.is_transposed = c.is_transposed;
+  p.has_bias = p.has_constant_weights = true;
+  p.x = c.x;
+  p.w = c.w;
+  p.strides = c.strides;
+  p.dilations.assign(c.strides.size(), 1);
+  p.before = c.before;
+  p.after = c.after;
+  p.group = c.group;
+  p.y = {c.x[0], c.is_transposed ? c.w[1] * c.group : c.w[0]};
+  for (std::size_t d = 0; d < c.strides.size(); ++d) {
+    const std::int64_t pads = c.before[d] + c.after[d];
+    p.y.push_back(c.is_transposed ? (c.x[d + 2] - 1) * c.strides[d] + c.w[d + 2] - pads
+                                  : (c.x[d + 2] + pads - c.w[d + 2]) / c.strides[d] + 1);
+  }
+  const std::string shape = str_cat(dtype_name(dtype), c.is_transposed ? " transposed " : " ", p.x,
+                                    " w ", p.w, " stride ", p.strides, " pads ", p.before, p.after);
+  TUTTI_ASSIGN_OR_RETURN(const auto x, random_memory(dtype, p.x));
+  TUTTI_ASSIGN_OR_RETURN(const auto w, random_memory(dtype, p.w));
+  TUTTI_ASSIGN_OR_RETURN(const auto bias, random_memory(dtype, {p.y[1]}));
+  TUTTI_ASSIGN_OR_RETURN(const auto y, random_memory(dtype, p.y));
+  TUTTI_ASSIGN_OR_RETURN(auto ways, make_cudnn_convolutions(p, "", context));
+  TUTTI_ASSIGN_OR_RETURN(auto plain, make_plain_convolution(p, context));
+  ways.push_back(std::move(plain));
+  const double outputs = static_cast<double>(element_count(c.is_transposed ? p.x : p.y));
+  const double products = static_cast<double>(element_count(p.w) / p.w[0]);
+  for (const auto& way : ways) {
+    TUTTI_ASSIGN_OR_RETURN(const auto workspace, DeviceMemory::allocate(0, way->workspace_bytes()));
+    const ConvolutionAddresses at{x->data(), w->data(), bias->data(), y->data(), workspace->data()};
+    print(shape, way->name(), way->workspace_bytes(),
+          median_milliseconds(context.stream, [&] { return way->run(at); }),
+          2 * outputs * products);
+  }
+  return {};
+}
+
+Status run(const std::string& kind) {
+  cudaDeviceProp properties;
+  TUTTI_CUDA(cudaGetDeviceProperties(&properties, 0));
+  RankContext context;
+  context.arch = 10 * properties.major + properties.minor;
+  context.multiprocessors = properties.multiProcessorCount;
+  context.shared_bytes = properties.sharedMemPerBlockOptin;
+  TUTTI_CUDA(cudaStreamCreate(&context.stream));
+  TUTTI_ASSIGN_OR_RETURN(const auto compiler, KernelCompiler::create());
+  context.compiler = compiler.get();
+  const auto cudnn = Cudnn::create(0, context.arch);
+  if (cudnn.ok()) context.cudnn = cudnn->get();
+  std::printf("{\"card\": \"%s\", \"cudnn\": \"%s\"}\n", properties.name,
+              cudnn.ok() ? (*cudnn)->version().c_str() : cudnn.status().message().c_str());
+  if (kind == "attention") {
+    constexpr auto kBf16 = DType::kBFloat16;
+    for (const auto& [queries, keys, heads, kv_heads] :
+         {std::array<std::int64_t, 4>{44160, 47152, 32, 8},
+          {44160, 47104, 32, 8},
+          {44160, 47152, 4, 1},
+          {44160, 47152, 16, 4},
+          {8192, 8192, 64, 8},
+          {8192, 8200, 64, 8},
+          {4096, 2100, 32, 8},
+          {4096, 3000, 32, 8},
+          {4096, 4196, 32, 8},
+          {2992, 2992, 32, 8},
+          {1792, 1792, 16, 16}}) {
+      TUTTI_RETURN_IF_ERROR(time_attention(context, kBf16, queries, keys, heads, kv_heads, false));
+    }
+    TUTTI_RETURN_IF_ERROR(time_attention(context, kBf16, 2992, 2992, 32, 8, true));
+    return time_attention(context, DType::kFloat16, 8192, 8200, 64, 8, false);
+  }
+  const std::vector<ConvolutionCase> cases = {
+      {{1, 512, 90, 160}, {512, 512, 3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {{1, 128, 480, 640}, {128, 128, 3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {{1, 128, 480, 640}, {3, 128, 3, 3}, {1, 1}, {1, 1}, {1, 1}},
+      {{1, 96, 5, 360, 640}, {96, 96, 3, 3, 3}, {1, 1, 1}, {2, 1, 1}, {0, 1, 1}},
+      {{1, 192, 9, 180, 320}, {192, 192, 3, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
+      {{1, 256, 180, 320}, {256, 128, 4, 4}, {2, 2}, {1, 1}, {1, 1}, 1, true},
+      {{1, 256, 180, 320}, {256, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 256}};
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (const ConvolutionCase& c : cases) {
+      TUTTI_RETURN_IF_ERROR(time_convolution(context, dtype, c));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace tutti::cuda
+
+int main(int argc, char** argv) {
+  const std::string kind = argc > 1 ? argv[1] : "attention";
+  if (argc > 2) tutti::cuda::runs = std::max(std::atoi(argv[2]), 1);
+  const tutti::Status status = tutti::cuda::run(kind);
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  return status.ok() ? 0 : 1;
+}
