@@ -254,6 +254,25 @@ TEST_F(FuseAttentionTest, HeadTransposesSinkPastNormsAndRotationIntoTheLayout) {
   EXPECT_EQ(product->input(1)->shape(), (Shape{Dim::symbol("s"), 1, 16}));
 }
 
+// A text tower whose keys its own attention reads, and the video tower's, joined with its own.
+TEST_F(FuseAttentionTest, ATransposeThatAnAttentionReadsSinksPastItsOtherUsers) {
+  const auto graph = parse(R"(graph @g (%x: f32[b, t, 8, 16], %y: f32[b, s, 8, 16]) {
+    %xt = Transpose(%x) {perm = [0, 2, 1, 3]}
+    %yt = Transpose(%y) {perm = [0, 2, 1, 3]}
+    %xa = Attention(%xt, %xt, %xt) {layout = "bhsd", scale = 1.0, is_causal = 1}
+    %all = Concat(%xt, %yt) {axis = 2}
+    %ya = Attention(%yt, %all, %all) {layout = "bhsd", scale = 1.0}
+    %u = Transpose(%xa) {perm = [0, 2, 1, 3]}
+    %v = Transpose(%ya) {perm = [0, 2, 1, 3]}
+    return %u, %v
+  })");
+  ASSERT_TRUE(sink_transposes(*graph, options()).ok());
+  ASSERT_TRUE(set_attention_layouts(*graph, options()).ok());
+  ASSERT_TRUE(graph->verify().ok());
+  EXPECT_EQ(count_nodes(*graph, "Transpose"), 0) << print(*graph);
+  EXPECT_EQ(find_node(*graph, "Concat")->attr_int("axis"), 1);
+}
+
 TEST_F(FuseAttentionTest, ALayoutThatWouldAddTransposesIsNotTaken) {
   const std::string text = R"(graph @g (%q: f32[b, 8, s, 16], %k: f32[b, 8, t, 16]) {
     %y = Attention(%q, %k, %k) {layout = "bhsd", scale = 1.0}
