@@ -6,8 +6,6 @@ namespace tutti::cuda {
 namespace {
 
 constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;
-// Algorithms refuse a workspace that is less aligned; arenas only promise a cache line.
-constexpr std::uintptr_t kWorkspaceAlignment = 256;
 constexpr int kMaxCandidates = 8;
 constexpr int kTimedRuns = 3;
 
@@ -34,12 +32,6 @@ cublasLtEpilogue_t epilogue_of(const BlasShape& shape) {
     return shape.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   }
   return shape.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-}
-
-void* aligned_workspace(void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t aligned = (at + kWorkspaceAlignment - 1) & ~(kWorkspaceAlignment - 1);
-  return reinterpret_cast<void*>(aligned);
 }
 
 }  // namespace
@@ -169,10 +161,6 @@ Status BlasProduct::find_candidates() {
   return {};
 }
 
-std::size_t BlasProduct::workspace_bytes() const {
-  return workspace_ == 0 ? 0 : workspace_ + kWorkspaceAlignment;
-}
-
 Status BlasProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, const BlasAddresses& at) {
   const float one = 1;
   const float beta = shape_.has_residual ? 1.0F : 0.0F;
@@ -187,11 +175,10 @@ Status BlasProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, const BlasAd
         "cublasLtMatmulDescSetAttribute"));
     bias_ = at.bias;
   }
-  return blas_.check(
-      blas_.f_.matmul(blas_.handle_, desc_, alpha, at.b, b_, at.a, a_, scale,
-                      shape_.has_residual ? at.residual : at.c, c_, at.c, c_, &algorithm,
-                      aligned_workspace(at.workspace), workspace_, stream_),
-      "cublasLtMatmul");
+  return blas_.check(blas_.f_.matmul(blas_.handle_, desc_, alpha, at.b, b_, at.a, a_, scale,
+                                     shape_.has_residual ? at.residual : at.c, c_, at.c, c_,
+                                     &algorithm, at.workspace, workspace_, stream_),
+                     "cublasLtMatmul");
 }
 
 // Under the library's lock, so that two ranks do not time at once.
@@ -207,29 +194,23 @@ Status BlasProduct::choose(const BlasAddresses& at) {
   TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
   TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
   float best = 0;
-  Status failure;
+  Status failed;
   for (const auto& candidate : candidates_) {
-    Status ran = run_with(candidate.algo, at);  // warm-up
+    const Status warm_up = run_with(candidate.algo, at);
+    bool works = warm_up.ok();
+    if (!works) failed = warm_up;
     TUTTI_CUDA(cudaEventRecord(begin->get(), stream_));
-    for (int i = 0; ran.ok() && i < kTimedRuns; ++i) ran = run_with(candidate.algo, at);
+    for (int i = 0; works && i < kTimedRuns; ++i) works = run_with(candidate.algo, at).ok();
     TUTTI_CUDA(cudaEventRecord(end->get(), stream_));
     TUTTI_RETURN_IF_ERROR(wait_for(end->get()));
     float milliseconds = 0;
     TUTTI_CUDA(cudaEventElapsedTime(&milliseconds, begin->get(), end->get()));
-    if (!ran.ok()) {
-      failure = std::move(ran);
-      continue;
-    }
-    if (is_chosen_ && milliseconds >= best) continue;
+    if (!works || (is_chosen_ && milliseconds >= best)) continue;
     best = milliseconds;
     algorithm_ = candidate.algo;
     is_chosen_ = true;
   }
-  if (!is_chosen_) {
-    return failure.with_context(str_cat("cuda: none of ", candidates_.size(), " algorithms for [",
-                                        shape_.m, ", ", shape_.k, "] x [", shape_.k, ", ", shape_.n,
-                                        "] of ", dtype_name(shape_.dtype), " runs"));
-  }
+  if (!is_chosen_) return failed.with_context("no algorithm of cublasLt runs");
   blas_.chosen_.emplace(shape_, algorithm_);
   return {};
 }

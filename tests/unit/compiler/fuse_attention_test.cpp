@@ -73,6 +73,33 @@ TEST_F(FuseAttentionTest, AnAddedMaskGoesIn) {
               with_head("%y = Attention(%q, %k, %v, %mask) {layout = \"bhsd\", scale = 0.25}"));
 }
 
+// cap * tanh(s / cap), as Gemma's attention closes its scores in.
+TEST_F(FuseAttentionTest, ASoftcapGoesIn) {
+  expect_pass(fuse_attention, with_head(R"(
+    %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
+    %a = MatMul(%q, %kt)
+    %c = Mul(%a, %scale)
+    %d = Div(%c, %four)
+    %h = Tanh(%d)
+    %e = Mul(%h, %four)
+    %m = Add(%e, %mask)
+    %p = Softmax(%m) {axis = 3}
+    %y = MatMul(%p, %v))"),
+              with_head("%y = Attention(%q, %k, %v, %mask) "
+                        "{layout = \"bhsd\", scale = 0.25, softcap = 4.0}"));
+}
+
+TEST_F(FuseAttentionTest, ATanhOfATanhIsNoSoftcap) {
+  const std::string text = with_head(R"(
+    %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
+    %a = MatMul(%q, %kt)
+    %g = Tanh(%a)
+    %h = Tanh(%g)
+    %p = Softmax(%h) {axis = 3}
+    %y = MatMul(%p, %v))");
+  expect_pass(fuse_attention, text, text);
+}
+
 TEST_F(FuseAttentionTest, AMaskThatIsScaledTooStaysDecomposed) {
   const std::string text = with_head(R"(
     %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
