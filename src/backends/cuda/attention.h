@@ -63,12 +63,14 @@ class Attention {
 Result<std::unique_ptr<Attention>> make_plain_attention(const AttentionProblem& problem,
                                                         RankContext& context);
 
-// Goes on with `keys` more keys, at the addresses of k and v, where another kernel has stopped: out
-// holds its result and statistics (f32 [batch, heads, queries]) the log of its sum of exp. For
-// 16-bit types, without mask.
+// Whether our kernel on matrix units takes heads of these sizes.
+bool takes_matrix_units(DType dtype, std::int64_t qk_size, std::int64_t v_size);
+
+// Goes on with more keys, at the addresses of k and v, where another kernel has stopped: out holds
+// its result and statistics (f32 [batch, heads, queries]) the logs of its sums of exp.
 class AttentionTail {
  public:
-  static bool takes(const AttentionProblem& problem);
+  // `keys` is at most 128. UNIMPLEMENTED for masks, lengths, and what takes_matrix_units() refuses.
   static Result<std::unique_ptr<AttentionTail>> create(const AttentionProblem& problem,
                                                        std::int64_t keys, RankContext& context);
   Status run(const AttentionAddresses& at, const void* statistics);

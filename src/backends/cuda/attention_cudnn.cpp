@@ -4,16 +4,15 @@
 
 #include "backends/cuda/attention.h"
 #include "backends/cuda/cudnn.h"
+#include "backends/cuda/workspace.h"
 
 namespace tutti::cuda {
 namespace {
 
 // cuDNN's kernels work on 128 keys at a time, and all of their tiles pay for a ragged last one: 8%
-// on an H200 (docs/measurements.md). Below that many keys a second kernel cannot pay.
-constexpr std::int64_t kKeyTiles[] = {128, 256};
+// on an H200 (docs/measurements.md). Below so many keys a second kernel cannot pay.
+constexpr std::int64_t kKeyTile = 128;
 constexpr std::int64_t kMinSplitKeys = 2048;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 std::array<std::int64_t, 3> strides_of(const AttentionStrides& s) {
   return {s.batch, s.head, s.token};
@@ -135,10 +134,9 @@ Addresses addresses_of(const AttentionAddresses& at) {
 
 class WholeAttention final : public Attention {
  public:
-  WholeAttention(const AttentionProblem& p, std::string name, std::shared_ptr<CudnnPlan> plan,
-                 Helpers helpers, cudnnContext* handle)
-      : name_(std::move(name)),
-        plan_(std::move(plan)),
+  WholeAttention(const AttentionProblem& p, std::shared_ptr<CudnnPlan> plan, Helpers helpers,
+                 cudnnContext* handle)
+      : plan_(std::move(plan)),
         helpers_(std::move(helpers)),
         handle_(handle),
         batch_(p.batch),
@@ -147,12 +145,13 @@ class WholeAttention final : public Attention {
                                            ? static_cast<std::size_t>(element_count(p.mask)) *
                                                  dtype_size(p.dtype)
                                            : 0)) {}
-  std::string name() const override { return name_; }
+  std::string name() const override { return "cudnn"; }
   std::size_t workspace_bytes() const override {
-    return lengths_at_ + (helpers_.lengths.empty() ? 0 : static_cast<std::size_t>(batch_) * 8);
+    return with_room(lengths_at_ +
+                     (helpers_.lengths.empty() ? 0 : static_cast<std::size_t>(batch_) * 8));
   }
   Status run(const AttentionAddresses& at) override {
-    auto* workspace = static_cast<std::byte*>(at.workspace);
+    std::byte* const workspace = aligned(at.workspace);
     Addresses to = addresses_of(at);
     if (!helpers_.bias.empty()) {
       to[CudnnAttention::kBias] = workspace + bias_at_;
@@ -169,7 +168,6 @@ class WholeAttention final : public Attention {
   }
 
  private:
-  std::string name_;
   std::shared_ptr<CudnnPlan> plan_;
   Helpers helpers_;
   cudnnContext* handle_;
@@ -181,26 +179,27 @@ class WholeAttention final : public Attention {
 // Whole tiles of keys through cuDNN, the others by a kernel of ours that goes on with its result.
 class SplitAttention final : public Attention {
  public:
-  SplitAttention(const AttentionProblem& p, std::string name, std::int64_t tile,
-                 std::shared_ptr<CudnnPlan> plan, std::unique_ptr<AttentionTail> tail,
-                 cudnnContext* handle)
-      : name_(std::move(name)),
-        plan_(std::move(plan)),
+  SplitAttention(const AttentionProblem& p, std::shared_ptr<CudnnPlan> plan,
+                 std::unique_ptr<AttentionTail> tail, cudnnContext* handle)
+      : plan_(std::move(plan)),
         tail_(std::move(tail)),
         handle_(handle),
         statistics_at_(aligned(plan_->workspace_bytes())),
         statistics_bytes_(static_cast<std::size_t>(p.batch * p.heads * p.queries) * 4) {
-    const std::int64_t whole = p.keys / tile * tile;
+    const std::int64_t whole = p.keys / kKeyTile * kKeyTile;
     k_offset_ = whole * p.k.token * static_cast<std::int64_t>(dtype_size(p.dtype));
     v_offset_ = whole * p.v.token * static_cast<std::int64_t>(dtype_size(p.dtype));
   }
-  std::string name() const override { return name_; }
-  std::size_t workspace_bytes() const override { return statistics_at_ + statistics_bytes_; }
+  std::string name() const override { return "cudnn and a tail"; }
+  std::size_t workspace_bytes() const override {
+    return with_room(statistics_at_ + statistics_bytes_);
+  }
   Status run(const AttentionAddresses& at) override {
-    void* statistics = static_cast<std::byte*>(at.workspace) + statistics_at_;
+    std::byte* const workspace = aligned(at.workspace);
+    void* statistics = workspace + statistics_at_;
     Addresses to = addresses_of(at);
     to[CudnnAttention::kStatistics] = statistics;
-    TUTTI_RETURN_IF_ERROR(plan_->run(handle_, to, at.workspace));
+    TUTTI_RETURN_IF_ERROR(plan_->run(handle_, to, workspace));
     AttentionAddresses rest = at;
     rest.k = static_cast<const std::byte*>(at.k) + k_offset_;
     rest.v = static_cast<const std::byte*>(at.v) + v_offset_;
@@ -208,7 +207,6 @@ class SplitAttention final : public Attention {
   }
 
  private:
-  std::string name_;
   std::shared_ptr<CudnnPlan> plan_;
   std::unique_ptr<AttentionTail> tail_;
   cudnnContext* handle_;
@@ -218,63 +216,47 @@ class SplitAttention final : public Attention {
   std::int64_t v_offset_ = 0;
 };
 
-// Of the tiles that leave the same tail, the smallest.
-std::vector<std::int64_t> tiles_to_try(const AttentionProblem& p) {
-  std::vector<std::int64_t> tiles;
-  if (p.keys < kMinSplitKeys || !AttentionTail::takes(p)) return tiles;
-  std::int64_t last = 0;
-  for (const std::int64_t tile : kKeyTiles) {
-    const std::int64_t tail = p.keys % tile;
-    if (tail == 0 || tail == last) continue;
-    tiles.push_back(tile);
-    last = tail;
-  }
-  return tiles;
-}
-
-Status check_dry(const AttentionProblem& problem, RankContext& context) {
-  TUTTI_RETURN_IF_ERROR(make_helpers(problem, context).status());
-  for (const std::int64_t tile : tiles_to_try(problem)) {
-    TUTTI_RETURN_IF_ERROR(AttentionTail::create(problem, problem.keys % tile, context).status());
-  }
-  return unimplemented("no device");
+// UNIMPLEMENTED where it cannot pay or is not possible.
+Result<std::unique_ptr<Attention>> make_split(const AttentionProblem& p, CudnnAttention asked,
+                                              RankContext& context, cudnnContext* handle) {
+  const std::int64_t rest = p.keys % kKeyTile;
+  if (rest == 0 || p.keys < kMinSplitKeys) return unimplemented("nothing to split");
+  TUTTI_ASSIGN_OR_RETURN(auto tail, AttentionTail::create(p, rest, context));
+  if (context.is_dry) return unimplemented("no device");
+  asked.keys -= rest;
+  asked.has_statistics = true;
+  TUTTI_ASSIGN_OR_RETURN(auto plan, context.cudnn->attention(asked));
+  return std::unique_ptr<Attention>(
+      std::make_unique<SplitAttention>(p, std::move(plan), std::move(tail), handle));
 }
 
 }  // namespace
 
 Result<std::vector<std::unique_ptr<Attention>>> make_cudnn_attentions(
     const AttentionProblem& problem, RankContext& context) {
-  TUTTI_ASSIGN_OR_RETURN(CudnnAttention asked, describe(problem));
-  if (context.is_dry) return check_dry(problem, context);
-  if (context.cudnn == nullptr) return unimplemented("no cuDNN");
-  TUTTI_ASSIGN_OR_RETURN(cudnnContext* const handle, cudnn_handle(context));
-  std::vector<std::unique_ptr<Attention>> ways;
-  std::string refusals;
-  for (const bool is_unified : {false, true}) {
-    const std::string name = is_unified ? "cudnn unified" : "cudnn";
-    asked.is_unified = is_unified;
-    auto plan = context.cudnn->attention(asked);
-    if (!plan.ok()) {
-      refusals += str_cat(refusals.empty() ? "" : "; ", plan.status().message());
-      continue;
-    }
-    TUTTI_ASSIGN_OR_RETURN(Helpers helpers, make_helpers(problem, context));
-    ways.push_back(std::make_unique<WholeAttention>(problem, name, *std::move(plan),
-                                                    std::move(helpers), handle));
-    for (const std::int64_t tile : tiles_to_try(problem)) {
-      CudnnAttention most = asked;
-      most.keys = problem.keys / tile * tile;
-      most.has_statistics = true;
-      auto split = context.cudnn->attention(most);
-      if (!split.ok()) continue;
-      TUTTI_ASSIGN_OR_RETURN(auto tail,
-                             AttentionTail::create(problem, problem.keys % tile, context));
-      ways.push_back(std::make_unique<SplitAttention>(
-          problem, str_cat(name, ", tail of ", problem.keys % tile), tile, *std::move(split),
-          std::move(tail), handle));
-    }
+  TUTTI_ASSIGN_OR_RETURN(const CudnnAttention asked, describe(problem));
+  if (context.cudnn == nullptr && !context.is_dry) return unimplemented("no cuDNN");
+  std::shared_ptr<CudnnPlan> plan;
+  cudnnContext* handle = nullptr;
+  if (!context.is_dry) {
+    auto made = context.cudnn->attention(asked);
+    if (!made.ok()) return unimplemented(made.status().message());
+    plan = *std::move(made);
+    TUTTI_ASSIGN_OR_RETURN(handle, cudnn_handle(context));
   }
-  if (ways.empty()) return unimplemented(refusals);
+  TUTTI_ASSIGN_OR_RETURN(Helpers helpers, make_helpers(problem, context));
+  std::vector<std::unique_ptr<Attention>> ways;
+  if (plan != nullptr) {
+    ways.push_back(
+        std::make_unique<WholeAttention>(problem, std::move(plan), std::move(helpers), handle));
+  }
+  auto split = make_split(problem, asked, context, handle);
+  if (split.ok()) {
+    ways.push_back(*std::move(split));
+  } else if (split.status().code() != StatusCode::kUnimplemented) {
+    return split.status();
+  }
+  if (ways.empty()) return unimplemented("no device");
   return ways;
 }
 

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/attention.h"
 #include "backends/cuda/exchange_kernels.h"
+#include "backends/cuda/workspace.h"
 
 namespace tutti::cuda {
 namespace {
@@ -52,8 +53,6 @@ KernelResult make_attention_kernel(const KernelSpec& spec, RankContext& context)
       },
       workspace);
 }
-
-std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // Keys and values of all ranks are gathered first, so every rank has room for all of them.
 KernelResult make_ring_attention(const KernelSpec& spec, RankContext& context) {

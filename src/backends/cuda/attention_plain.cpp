@@ -8,20 +8,13 @@ namespace {
 
 constexpr int kKeyTile = 32;
 
-// What attention_mma.cuh takes: tiles of queries, 2 threads each, and of 64 keys.
+// What attention_mma.cuh takes: a tile of 128 queries and 64 keys.
 constexpr std::int64_t kMatrixQueries = 128;
-constexpr std::int64_t kTailQueries = 64;  // smaller blocks hide more of their loads
 constexpr std::int64_t kMatrixKeys = 64;
 constexpr std::size_t kMatrixStages = 2;
 
-bool takes_matrix_units(const AttentionProblem& p) {
-  const bool is_narrow = p.dtype == DType::kFloat16 || p.dtype == DType::kBFloat16;
-  return is_narrow && p.qk_size % 16 == 0 && p.v_size % 16 == 0 && p.qk_size <= 128 &&
-         p.v_size <= 128;
-}
-
-std::size_t matrix_bytes(const AttentionProblem& p, std::size_t stages) {
-  return stages * static_cast<std::size_t>(kMatrixKeys * (p.qk_size + 8 + p.v_size + 8)) * 2;
+std::size_t matrix_bytes(const AttentionProblem& p) {
+  return kMatrixStages * static_cast<std::size_t>(kMatrixKeys * (p.qk_size + 8 + p.v_size + 8)) * 2;
 }
 
 std::size_t shared_bytes(const AttentionProblem& p, std::int64_t query_tile, std::size_t width) {
@@ -32,17 +25,18 @@ std::size_t shared_bytes(const AttentionProblem& p, std::int64_t query_tile, std
 
 struct Tiling {
   bool is_matrix = false;
-  bool is_tail = false;
   std::int64_t queries = 0;
   std::size_t bytes = 0;
 };
 
 KernelSource source_of(const AttentionProblem& p, const Tiling& tiling) {
   KernelSource source;
-  source.entry = tiling.is_tail     ? "attention_tail"
-                 : tiling.is_matrix ? "attention_mma"
-                                    : "attention";
-  source.files = {tiling.is_matrix ? "attention_mma.cuh" : "attention.cuh"};
+  source.entry = tiling.is_matrix ? "attention_mma" : "attention";
+  if (tiling.is_matrix) {
+    source.files = {"mma.cuh", "attention_mma.cuh"};
+  } else {
+    source.files = {"attention.cuh"};
+  }
   const auto define = [&](const char* name, std::string value) {
     source.defines.emplace_back(name, std::move(value));
   };
@@ -52,7 +46,6 @@ KernelSource source_of(const AttentionProblem& p, const Tiling& tiling) {
   define("BQ", std::to_string(tiling.queries));
   define("BK", std::to_string(tiling.is_matrix ? kMatrixKeys : kKeyTile));
   define("IS_BF16", p.dtype == DType::kBFloat16 ? "1" : "0");
-  define("IS_TAIL", tiling.is_tail ? "1" : "0");
   define("HAS_MASK", p.has_mask() ? "1" : "0");
   define("MASK_IS_BOOL", p.mask_dtype == DType::kBool ? "1" : "0");
   define("M", type_name(p.has_mask() ? p.mask_dtype : DType::kFloat32));
@@ -73,10 +66,9 @@ Result<GeneratedKernel> make_kernel(const AttentionProblem& p, const Tiling& til
                   p.is_causal ? 1 : 0, p.causal_offset});
   Grid grid;
   grid.blocks = tiles * p.batch * p.heads;
-  grid.threads = tiling.is_matrix ? static_cast<int>(2 * tiling.queries) : 256;
+  grid.threads = 256;
   grid.shared_bytes = tiling.bytes;
-  return GeneratedKernel::create(context, source_of(p, tiling), tiling.is_tail ? 7 : 6,
-                                 std::move(numbers), grid);
+  return GeneratedKernel::create(context, source_of(p, tiling), 6, std::move(numbers), grid);
 }
 
 class PlainAttention final : public Attention {
@@ -93,16 +85,20 @@ class PlainAttention final : public Attention {
 
 }  // namespace
 
+bool takes_matrix_units(DType dtype, std::int64_t qk_size, std::int64_t v_size) {
+  const bool is_narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+  return is_narrow && qk_size % 16 == 0 && v_size % 16 == 0 && qk_size <= 128 && v_size <= 128;
+}
+
 Result<std::unique_ptr<Attention>> make_plain_attention(const AttentionProblem& problem,
                                                         RankContext& context) {
   const AttentionProblem& p = problem;
   Tiling tiling;
-  tiling.is_matrix = takes_matrix_units(p);
+  tiling.is_matrix = takes_matrix_units(p.dtype, p.qk_size, p.v_size);
   tiling.queries = tiling.is_matrix ? kMatrixQueries : 64;
   const std::size_t width = p.dtype == DType::kFloat64 ? 8 : 4;
   const auto bytes = [&] {
-    return tiling.is_matrix ? matrix_bytes(p, kMatrixStages)
-                            : shared_bytes(p, tiling.queries, width);
+    return tiling.is_matrix ? matrix_bytes(p) : shared_bytes(p, tiling.queries, width);
   };
   while (!tiling.is_matrix && tiling.queries > 16 && bytes() > context.shared_bytes) {
     tiling.queries /= 2;
@@ -115,27 +111,6 @@ Result<std::unique_ptr<Attention>> make_plain_attention(const AttentionProblem& 
   }
   TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel, make_kernel(p, tiling, context));
   return std::unique_ptr<Attention>(std::make_unique<PlainAttention>(std::move(kernel)));
-}
-
-bool AttentionTail::takes(const AttentionProblem& problem) {
-  return takes_matrix_units(problem) && !problem.has_mask() && !problem.has_lengths &&
-         !problem.is_causal && problem.softcap == 0;
-}
-
-Result<std::unique_ptr<AttentionTail>> AttentionTail::create(const AttentionProblem& problem,
-                                                             std::int64_t keys,
-                                                             RankContext& context) {
-  AttentionProblem p = problem;
-  p.keys = keys;
-  const std::size_t stages = keys > kMatrixKeys ? kMatrixStages : 1;
-  TUTTI_ASSIGN_OR_RETURN(
-      GeneratedKernel kernel,
-      make_kernel(p, {true, true, kTailQueries, matrix_bytes(p, stages)}, context));
-  return std::unique_ptr<AttentionTail>(new AttentionTail(std::move(kernel)));
-}
-
-Status AttentionTail::run(const AttentionAddresses& at, const void* statistics) {
-  return kernel_.run({at.q, at.k, at.v, nullptr, nullptr, at.out, statistics});
 }
 
 }  // namespace tutti::cuda

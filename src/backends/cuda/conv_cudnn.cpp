@@ -5,22 +5,19 @@
 #include "backends/cuda/conv.h"
 #include "backends/cuda/cudnn.h"
 #include "backends/cuda/generated_kernel.h"
-#include "backends/cuda/strided_copy.h"
+#include "backends/cuda/workspace.h"
 
 namespace tutti::cuda {
 namespace {
 
-std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 // What is done around the library's convolution.
 struct Recipe {
   bool is_channels_last = false;
-  bool is_padded = false;  // by us: the library takes the same padding on both sides only
   bool has_fused_bias = false;
 
   std::string prefix() const {
-    return str_cat(is_channels_last ? "channels last" : "channels first",
-                   is_padded ? ", padded" : "", has_fused_bias ? ", bias fused" : "", ", ");
+    return str_cat(is_channels_last ? "channels last, " : "channels first, ",
+                   has_fused_bias ? "bias fused, " : "");
   }
 };
 
@@ -47,12 +44,6 @@ CudnnConvolution describe(const ConvolutionProblem& p, const Recipe& recipe) {
   c.dilations = planar_window(p.dilations, 1);
   c.before = planar_window(p.before, 0);
   c.after = planar_window(p.after, 0);
-  if (recipe.is_padded) {
-    for (std::size_t d = 0; d < c.before.size(); ++d) {
-      c.x[d + 2] += c.before[d] + c.after[d];
-      c.before[d] = c.after[d] = 0;
-    }
-  }
   return c;
 }
 
@@ -67,39 +58,18 @@ std::int64_t space_of(const Dims& dims) {
 }
 
 // [batch, rows, columns] to [batch, columns, rows].
-struct Turn {
-  std::int64_t batch, rows, columns;
-  const CudnnConvolution* padded_to = nullptr;  // whose x is the target's, with these `before`
-  Dims before, source;                          // spatial
-};
-
-Result<GeneratedKernel> make_turn(const Turn& turn, DType dtype, RankContext& context) {
-  const std::int64_t row_tiles = (turn.rows + 31) / 32;
-  const std::int64_t column_tiles = (turn.columns + 31) / 32;
-  std::vector<std::int64_t> numbers = {turn.rows, turn.columns, row_tiles, column_tiles,
-                                       turn.rows * turn.columns};
-  if (turn.padded_to != nullptr) {
-    const auto three = [](const Dims& values, std::int64_t unit) {
-      Dims out(3, unit);
-      std::copy_backward(values.begin(), values.end(), out.end());
-      return out;
-    };
-    const Dims& x = turn.padded_to->x;
-    numbers[4] = turn.rows * space_of(x);
-    const Dims source = three(turn.source, 1);
-    const Dims target = three(Dims(x.begin() + 2, x.end()), 1);
-    const Dims before = three(turn.before, 0);
-    numbers.insert(numbers.end(),
-                   {source[1], source[2], target[1], target[2], before[0], before[1], before[2]});
-  }
+Result<GeneratedKernel> make_turn(std::int64_t batch, std::int64_t rows, std::int64_t columns,
+                                  DType dtype, RankContext& context) {
+  const std::int64_t row_tiles = (rows + 31) / 32;
+  const std::int64_t column_tiles = (columns + 31) / 32;
   KernelSource source;
   source.entry = "conv_layout";
   source.files = {"conv_layout.cuh"};
   source.defines.emplace_back("T", type_name(dtype));
-  source.defines.emplace_back("IS_PADDED", turn.padded_to != nullptr ? "1" : "0");
   Grid grid;
-  grid.blocks = turn.batch * row_tiles * column_tiles;
-  return GeneratedKernel::create(context, std::move(source), 3, std::move(numbers), grid);
+  grid.blocks = batch * row_tiles * column_tiles;
+  return GeneratedKernel::create(context, std::move(source), 3,
+                                 {rows, columns, row_tiles, column_tiles}, grid);
 }
 
 Result<GeneratedKernel> make_bias(const ConvolutionProblem& p, RankContext& context) {
@@ -116,31 +86,14 @@ Result<GeneratedKernel> make_bias(const ConvolutionProblem& p, RankContext& cont
       grid_for(context, total));
 }
 
-// Copies x into the middle of a padded one.
-Result<StridedCopy> make_padding(const ConvolutionProblem& p, const CudnnConvolution& c,
-                                 RankContext& context) {
-  const Dims source = planar(p.x);
-  const Dims before = planar_window(p.before, 0);
-  StridedBox box;
-  box.dims = source;
-  box.source_strides = contiguous_strides(source);
-  box.target_strides = contiguous_strides(c.x);
-  box.element_size = dtype_size(p.dtype);
-  for (std::size_t d = 0; d < before.size(); ++d) {
-    box.target_offset += before[d] * box.target_strides[d + 2];
-  }
-  return StridedCopy::create(context, box);
-}
-
 // Weights with the channels last: made once where they are constant.
 class TurnedWeights {
  public:
   static Result<std::shared_ptr<TurnedWeights>> create(const ConvolutionProblem& p,
                                                        RankContext& context) {
     auto made = std::shared_ptr<TurnedWeights>(new TurnedWeights);
-    TUTTI_ASSIGN_OR_RETURN(
-        GeneratedKernel turn,
-        make_turn({p.w[0], p.w[1], space_of(p.w), nullptr, {}, {}}, p.dtype, context));
+    TUTTI_ASSIGN_OR_RETURN(GeneratedKernel turn,
+                           make_turn(p.w[0], p.w[1], space_of(p.w), p.dtype, context));
     made->turn_.push_back(std::move(turn));
     if (p.has_constant_weights && !context.is_dry) {
       TUTTI_ASSIGN_OR_RETURN(made->kept_,
@@ -171,30 +124,19 @@ class TurnedWeights {
 // The kernels that a recipe needs; what none needs is absent.
 struct Steps {
   std::optional<GeneratedKernel> turn_x, turn_y, bias;
-  std::optional<StridedCopy> padding;
   std::shared_ptr<TurnedWeights> weights;
 };
 
 Result<Steps> make_steps(const ConvolutionProblem& p, const Recipe& recipe,
-                         const CudnnConvolution& c, std::shared_ptr<TurnedWeights> weights,
-                         RankContext& context) {
+                         std::shared_ptr<TurnedWeights> weights, RankContext& context) {
   Steps steps;
   if (recipe.is_channels_last) {
-    Turn in{p.x[0], p.x[1], space_of(p.x), nullptr, {}, {}};
-    if (recipe.is_padded) {
-      in.padded_to = &c;
-      in.before = planar_window(p.before, 0);
-      const Dims x = planar(p.x);
-      in.source.assign(x.begin() + 2, x.end());
-    }
-    TUTTI_ASSIGN_OR_RETURN(steps.turn_x, make_turn(in, p.dtype, context));
-    TUTTI_ASSIGN_OR_RETURN(steps.turn_y, make_turn({p.y[0], space_of(p.y), p.y[1], nullptr, {}, {}},
-                                                   p.dtype, context));
+    TUTTI_ASSIGN_OR_RETURN(steps.turn_x,
+                           make_turn(p.x[0], p.x[1], space_of(p.x), p.dtype, context));
+    TUTTI_ASSIGN_OR_RETURN(steps.turn_y,
+                           make_turn(p.y[0], space_of(p.y), p.y[1], p.dtype, context));
     steps.weights = std::move(weights);
-  } else if (recipe.is_padded) {
-    TUTTI_ASSIGN_OR_RETURN(steps.padding, make_padding(p, c, context));
-  }
-  if (p.has_bias && !recipe.has_fused_bias && !recipe.is_channels_last) {
+  } else if (p.has_bias && !recipe.has_fused_bias) {
     TUTTI_ASSIGN_OR_RETURN(steps.bias, make_bias(p, context));
   }
   return steps;
@@ -202,40 +144,30 @@ Result<Steps> make_steps(const ConvolutionProblem& p, const Recipe& recipe,
 
 class CudnnConvolutionWay final : public Convolution {
  public:
-  CudnnConvolutionWay(const ConvolutionProblem& p, const Recipe& recipe, const CudnnConvolution& c,
-                      std::shared_ptr<CudnnPlan> plan, Steps steps, RankContext& context,
-                      cudnnContext* handle)
+  CudnnConvolutionWay(const ConvolutionProblem& p, const Recipe& recipe,
+                      std::shared_ptr<CudnnPlan> plan, Steps steps, cudnnContext* handle)
       : recipe_(recipe),
         plan_(std::move(plan)),
         steps_(std::move(steps)),
-        stream_(context.stream),
         handle_(handle),
-        has_bias_(p.has_bias),
-        x_bytes_(bytes_of(p.dtype, c.x)) {
+        has_bias_(p.has_bias) {
     const bool is_last = recipe.is_channels_last;
     x_at_ = aligned(plan_->workspace_bytes());
-    y_at_ = x_at_ + (is_last || recipe.is_padded ? aligned(x_bytes_) : 0);
+    y_at_ = x_at_ + (is_last ? aligned(bytes_of(p.dtype, p.x)) : 0);
     w_at_ = y_at_ + (is_last ? aligned(bytes_of(p.dtype, p.y)) : 0);
     const bool is_turned_here = is_last && !steps_.weights->are_kept();
     end_ = w_at_ + (is_turned_here ? aligned(bytes_of(p.dtype, p.w)) : 0);
   }
   std::string name() const override { return recipe_.prefix() + plan_->name(); }
-  std::size_t workspace_bytes() const override { return end_; }
+  std::size_t workspace_bytes() const override { return with_room(end_); }
 
   Status run(const ConvolutionAddresses& at) override {
-    auto* workspace = static_cast<std::byte*>(at.workspace);
+    std::byte* const workspace = aligned(at.workspace);
     std::array<void*, 4> to{};
     to[CudnnConvolution::kX] = const_cast<void*>(at.x);
     to[CudnnConvolution::kW] = const_cast<void*>(at.w);
     to[CudnnConvolution::kY] = at.y;
     if (recipe_.has_fused_bias) to[CudnnConvolution::kBias] = const_cast<void*>(at.bias);
-    if (recipe_.is_padded) {
-      TUTTI_CUDA(cudaMemsetAsync(workspace + x_at_, 0, x_bytes_, stream_));
-    }
-    if (steps_.padding) {
-      TUTTI_RETURN_IF_ERROR(steps_.padding->run(at.x, workspace + x_at_));
-      to[CudnnConvolution::kX] = workspace + x_at_;
-    }
     if (recipe_.is_channels_last) {
       TUTTI_RETURN_IF_ERROR(steps_.turn_x->run({at.x, workspace + x_at_, nullptr}));
       TUTTI_ASSIGN_OR_RETURN(to[CudnnConvolution::kW],
@@ -255,10 +187,8 @@ class CudnnConvolutionWay final : public Convolution {
   Recipe recipe_;
   std::shared_ptr<CudnnPlan> plan_;
   Steps steps_;
-  cudaStream_t stream_;
   cudnnContext* handle_;
   bool has_bias_;
-  std::size_t x_bytes_;
   std::size_t x_at_ = 0;
   std::size_t y_at_ = 0;
   std::size_t w_at_ = 0;
@@ -285,13 +215,13 @@ Status add_ways(const ConvolutionProblem& p, const Recipe& recipe, const std::st
   if (recipe.is_channels_last && *weights == nullptr) {
     TUTTI_ASSIGN_OR_RETURN(*weights, TurnedWeights::create(p, context));
   }
-  if (context.is_dry) return make_steps(p, recipe, c, *weights, context).status();
+  if (context.is_dry) return make_steps(p, recipe, *weights, context).status();
   TUTTI_ASSIGN_OR_RETURN(cudnnContext* const handle, cudnn_handle(context));
   const std::string engine = only.empty() ? "" : only.substr(prefix.size());
   for (auto& plan : context.cudnn->convolution(c, engine)) {
-    TUTTI_ASSIGN_OR_RETURN(Steps steps, make_steps(p, recipe, c, *weights, context));
-    ways->push_back(std::make_unique<CudnnConvolutionWay>(p, recipe, c, std::move(plan),
-                                                          std::move(steps), context, handle));
+    TUTTI_ASSIGN_OR_RETURN(Steps steps, make_steps(p, recipe, *weights, context));
+    ways->push_back(std::make_unique<CudnnConvolutionWay>(p, recipe, std::move(plan),
+                                                          std::move(steps), handle));
   }
   return {};
 }
@@ -303,16 +233,12 @@ Result<std::vector<std::unique_ptr<Convolution>>> make_cudnn_convolutions(
   Ways ways;
   if (!takes(problem) || (context.cudnn == nullptr && !context.is_dry)) return ways;
   std::shared_ptr<TurnedWeights> weights;
-  const bool is_uneven = problem.before != problem.after;
   for (const bool is_last : {false, true}) {
-    const std::size_t before = ways.size();
-    for (const bool is_padded : {false, true}) {
-      if (is_padded && (!is_uneven || problem.is_transposed || ways.size() > before)) continue;
-      for (const bool is_fused : {true, false}) {
-        if (is_fused && !problem.has_bias) continue;
-        TUTTI_RETURN_IF_ERROR(
-            add_ways(problem, {is_last, is_padded, is_fused}, name, &weights, context, &ways));
-      }
+    // In f32 the library has no fast engines for channels last, and a few of a second.
+    if (is_last && problem.dtype == DType::kFloat32) continue;
+    for (const bool is_fused : {true, false}) {
+      if (is_fused && !problem.has_bias) continue;
+      TUTTI_RETURN_IF_ERROR(add_ways(problem, {is_last, is_fused}, name, &weights, context, &ways));
     }
   }
   return ways;

@@ -41,7 +41,6 @@ struct CudnnAttention {
   CausalMask mask = CausalMask::kNone;
   std::int64_t offset = 0;  // of kTopLeft, not negative
   float scale = 1;
-  bool is_unified = false;      // by one engine of its own, not by a graph of operations
   bool has_statistics = false;  // f32 [batch, heads, queries]: log of the sum of exp of the scores
 
   auto operator<=>(const CudnnAttention&) const = default;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "backends/cuda/memory.h"
@@ -66,7 +67,8 @@ void Tuner::keep(const std::string& key, const std::string& name) {
   (void)(*file)->commit();
 }
 
-Result<double> Tuner::measure(cudaStream_t stream, const TunedWay& way) {
+// One that takes twice as long as the best is not run again.
+Result<double> Tuner::measure(cudaStream_t stream, const TunedWay& way, double best) {
   TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
   TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
   const auto time = [&](int runs) -> Result<double> {
@@ -80,6 +82,7 @@ Result<double> Tuner::measure(cudaStream_t stream, const TunedWay& way) {
   };
   TUTTI_RETURN_IF_ERROR(way.run());  // loads its code
   TUTTI_ASSIGN_OR_RETURN(const double once, time(1));
+  if (once > 2 * best) return once;
   const double runs = kMeasuredSeconds / std::max(once, 1e-6);
   return time(static_cast<int>(std::clamp<double>(runs, kMinRuns, kMaxRuns)));
 }
@@ -95,15 +98,15 @@ Result<std::size_t> Tuner::fastest(const std::string& key, cudaStream_t stream,
   if (ways.size() == 1) return 0;
   TUTTI_RETURN_IF_ERROR(activate(device_));
   Status failure;
-  double best = 0;
+  double best = std::numeric_limits<double>::infinity();
   std::size_t choice = ways.size();
   for (std::size_t i = 0; i < ways.size(); ++i) {
-    const auto seconds = measure(stream, ways[i]);
+    const auto seconds = measure(stream, ways[i], best);
     if (!seconds.ok()) {
       failure = seconds.status();
       continue;
     }
-    if (choice < ways.size() && *seconds >= best) continue;
+    if (*seconds >= best) continue;
     best = *seconds;
     choice = i;
   }

@@ -41,7 +41,7 @@ class Tuner {
   std::string file_of(const std::string& key) const;
   std::string find(const std::string& key);  // under mutex_
   void keep(const std::string& key, const std::string& name);
-  Result<double> measure(cudaStream_t stream, const TunedWay& way);
+  Result<double> measure(cudaStream_t stream, const TunedWay& way, double best);
 
   const std::string folder_;
   const std::string machine_;

@@ -1,67 +1,18 @@
 // Attention of 16-bit floats on matrix units (mma.sync m16n8k16, compute capability 8.0), after Dao
-// 2023, "FlashAttention-2": warps of 16 of the BQ queries each, tiles of BK keys, two of them in
-// flight. Scores and probabilities stay in registers. D and E are multiples of 16. Parameters:
-// attention.cuh. IS_TAIL: goes on with more keys from the result that is already in out and, p[6],
-// the f32 logs [batch, head, query] of its sums.
-constexpr int THREADS = 2 * BQ;
+// 2023, "FlashAttention-2": 8 warps of 16 queries each, tiles of BK keys, two of them in flight.
+// Scores and probabilities stay in registers. D and E are multiples of 16. Parameters:
+// attention.cuh. After mma.cuh.
 constexpr int KEY_ROW = D + 8;  // elements; the padding keeps rows on different banks
 constexpr int VALUE_ROW = E + 8;
 constexpr int STAGE = BK * (KEY_ROW + VALUE_ROW);
 constexpr float LOG2E = 1.4426950408889634f;
-
-__device__ __forceinline__ u32 shared_address(const void* p) {
-  return (u32)__cvta_generic_to_shared(p);
-}
-__device__ __forceinline__ void mma(float* c, const u32* a, u32 b0, u32 b1) {
-#if IS_BF16
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
-}
-__device__ __forceinline__ u32 pack(float low, float high) {
-  u32 packed;
-#if IS_BF16
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-#else
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-#endif
-  return packed;
-}
-__device__ __forceinline__ void load_matrices(u32* r, u32 address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-__device__ __forceinline__ void load_transposed(u32* r, u32 address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-// 16 bytes, or zeros.
-__device__ __forceinline__ void copy_async(u32 target, const void* source, bool is_inside) {
-  const int bytes = is_inside ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(source),
-               "r"(bytes)
-               : "memory");
-}
 
 // Keys [first, first + BK) and their values.
 __device__ __forceinline__ void load_tile(const T* k, i64 k_stride, const T* v, i64 v_stride,
                                           i64 first, i64 end, T* stage) {
   constexpr int KEY_PIECES = D / 8;
   constexpr int VALUE_PIECES = E / 8;
-  for (int i = threadIdx.x; i < BK * KEY_PIECES; i += THREADS) {
+  for (int i = threadIdx.x; i < BK * KEY_PIECES; i += 256) {
     const int row = i / KEY_PIECES;
     const int piece = i % KEY_PIECES * 8;
     const bool is_inside = first + row < end;
@@ -69,7 +20,7 @@ __device__ __forceinline__ void load_tile(const T* k, i64 k_stride, const T* v, 
                k + (is_inside ? first + row : 0) * k_stride + piece, is_inside);
   }
   T* values = stage + BK * KEY_ROW;
-  for (int i = threadIdx.x; i < BK * VALUE_PIECES; i += THREADS) {
+  for (int i = threadIdx.x; i < BK * VALUE_PIECES; i += 256) {
     const int row = i / VALUE_PIECES;
     const int piece = i % VALUE_PIECES * 8;
     const bool is_inside = first + row < end;
@@ -79,8 +30,7 @@ __device__ __forceinline__ void load_tile(const T* k, i64 k_stride, const T* v, 
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, IS_TAIL ? 3 : 1)
-    KERNEL_NAME(const __grid_constant__ Params p) {
+extern "C" __global__ void __launch_bounds__(256, 1) KERNEL_NAME(const __grid_constant__ Params p) {
   extern __shared__ __align__(16) unsigned char memory[];
   T* stages = (T*)memory;
   const float infinity = __int_as_float(0x7f800000);
@@ -102,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, IS_TAIL ? 3 : 1)
 
   const int warp = threadIdx.x / 32;
   const int lane = threadIdx.x % 32;
-  const i64 rows[2] = {tile * BQ + warp * 16 + lane / 4, tile * BQ + warp * 16 + lane / 4 + 8};
+  const i64 rows[2] = {tile * 128 + warp * 16 + lane / 4, tile * 128 + warp * 16 + lane / 4 + 8};
   const int column = lane % 4 * 2;
 
   i64 visible = num_keys;
@@ -119,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, IS_TAIL ? 3 : 1)
       const i64 mine = rows[h] + offset + 1;
       ends[h] = mine < 0 ? 0 : mine < visible ? mine : visible;
     }
-    const i64 last = tile * BQ + BQ - 1 + offset + 1;
+    const i64 last = tile * 128 + 127 + offset + 1;
     block_end = last < 0 ? 0 : last < visible ? last : visible;
   }
 
@@ -140,22 +90,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, IS_TAIL ? 3 : 1)
   }
   float most[2] = {-infinity, -infinity};
   float sums[2] = {0, 0};
-#if IS_TAIL
-  // A result is a sum of 1 at its log-sum; of the 4 lanes that share a row, one counts it.
-  const float* statistics = (const float*)p.p[6] + (batch * heads + head) * num_queries;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    if (rows[h] >= num_queries) continue;
-    most[h] = statistics[rows[h]];
-    sums[h] = lane % 4 == 0 ? 1 : 0;
-#pragma unroll
-    for (int e = 0; e < E / 8; ++e) {
-      const u32 pair = *(const u32*)(out + rows[h] * p.n[16] + e * 8 + column);
-      result[e][2 * h] = widen(T{(u16)pair});
-      result[e][2 * h + 1] = widen(T{(u16)(pair >> 16)});
-    }
-  }
-#endif
 
   if (block_end > 0) load_tile(k, p.n[10], v, p.n[13], 0, num_keys, stages);
   int current = 0;

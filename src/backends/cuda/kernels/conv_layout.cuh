@@ -1,7 +1,6 @@
 // Changes places between channels and space: [batch, R, C] to [batch, C, R] by tiles of 32 x 32,
-// optionally to rows of a larger, padded space, or with a bias by source column. p: source, target,
-// bias or null. n: R, C, tiles of R, tiles of C, target elements a batch, then where IS_PADDED the
-// source's last two sizes, the target's, and the rows before by dimension.
+// optionally with a bias by source column. p: source, target, bias or null. n: R, C, tiles of R,
+// tiles of C.
 extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   __shared__ T tile[32][33];
   const i64 rows = p.n[0];
@@ -19,19 +18,12 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_const
     }
   }
   __syncthreads();
-  T* target = (T*)p.p[1] + batch * p.n[4];
+  T* target = (T*)p.p[1] + batch * rows * columns;
 #pragma unroll
   for (int i = y; i < 32; i += 8) {
     if (column + i >= columns || row + x >= rows) continue;
-    i64 at = column + i;
-#if IS_PADDED
-    const i64 q = at % p.n[6];
-    const i64 r = at / p.n[6] % p.n[5];
-    const i64 z = at / p.n[6] / p.n[5];
-    at = ((z + p.n[9]) * p.n[7] + r + p.n[10]) * p.n[8] + q + p.n[11];
-#endif
     T value = tile[x][i];
     if (p.p[2] != nullptr) value = narrow<T>(widen(value) + widen(((const T*)p.p[2])[column + i]));
-    target[at * rows + row + x] = value;
+    target[(column + i) * rows + row + x] = value;
   }
 }
