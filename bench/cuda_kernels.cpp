@@ -180,15 +180,15 @@ Status run(const std::string& kind) {
     for (const auto& [queries, keys, heads, kv_heads] :
          {std::array<std::int64_t, 4>{44160, 47152, 32, 8},
           {44160, 47104, 32, 8},
-          {44160, 47152, 4, 1},
           {44160, 47152, 16, 4},
+          {44160, 47152, 8, 2},
+          {44160, 47152, 4, 1},
+          {44160, 47104, 4, 1},
+          {16384, 16400, 32, 8},
           {8192, 8192, 64, 8},
           {8192, 8200, 64, 8},
-          {4096, 2100, 32, 8},
-          {4096, 3000, 32, 8},
           {4096, 4196, 32, 8},
-          {2992, 2992, 32, 8},
-          {1792, 1792, 16, 16}}) {
+          {2992, 2992, 32, 8}}) {
       TUTTI_RETURN_IF_ERROR(time_attention(context, kBf16, queries, keys, heads, kv_heads, false));
     }
     TUTTI_RETURN_IF_ERROR(time_attention(context, kBf16, 2992, 2992, 32, 8, true));
