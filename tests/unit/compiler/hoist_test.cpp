@@ -77,6 +77,19 @@ TEST_F(HoistTest, AModelWithoutAttentionHasNoInvariantInput) {
   EXPECT_THAT(invariant_inputs(*graph, options()), IsEmpty());
 }
 
+// The second operand of the join is what is denoised, mostly.
+TEST_F(HoistTest, EverySequenceThatIsJoinedInFrontOfAnAttentionMayChange) {
+  const auto graph =
+      parse(R"(graph @g (%text: f32[1, 5, 4, 4], %video: f32[1, 9, 4, 4], %keys: f32[1, 3, 4, 4]) {
+    %q = Concat(%text, %video) {axis = 1}
+    %a = Attention(%q, %q, %q) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    %p = Slice(%a) {axes = [1], starts = dims[5], ends = dims[14], steps = [1]}
+    %c = Attention(%p, %keys, %keys) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    return %c
+  })");
+  EXPECT_THAT(invariant_inputs(*graph, options()), ElementsAre("keys"));
+}
+
 TEST_F(HoistTest, MovingAnInvariantInputAboutIsNotWorthKeeping) {
   const auto graph = parse(R"(graph @g (%x: f32[b, 4], %y: f32[4, b]) {
     %t = Transpose(%y) {perm = [1, 0]}
