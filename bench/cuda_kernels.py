@@ -2,10 +2,12 @@
 
 Builds and runs `cuda_kernels`, which prints every way that the backend has, then the same shapes
 through PyTorch: cuDNN's and flash attention, and convolutions with cudnn.benchmark and without
-TF32. Medians by CUDA events.
+TF32. Medians by CUDA events. `--json` writes the rows, and records for bench/measurements/records.py:
+the fastest way, which the backend takes, against PyTorch's fastest.
 """
 
 import argparse
+import datetime
 import json
 import re
 import statistics
@@ -94,6 +96,55 @@ def peer_convolution(torch, shape, runs):
         yield {"shape": shape, "way": f"torch{way}", "ms": median_ms(torch, call, runs)}
 
 
+def title(shape):
+    """Name and shape of a record."""
+    attention = re.match(r"\w+ (\d+)x(\d+) (\d+)/(\d+)( causal)?$", shape)
+    if not attention:
+        dtype, rest = shape.split(" ", 1)
+        return f"convolution with bias, x {rest}", None, dtype
+    queries, keys, heads, kv_heads, causal = attention.groups()
+    name = f"attention, {heads} query and {kv_heads} key/value heads of 128" + (causal or "")
+    return name, f"{int(queries):,} x {int(keys):,}", shape.split()[0]
+
+
+def driver():
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.check_output(command, text=True).splitlines()[0]
+
+
+def records(rows):
+    head = next(row for row in rows if "card" in row)
+    peer = next((row for row in rows if "peer" in row), None)
+    by_shape = {}
+    for row in rows:
+        if "ms" in row:
+            by_shape.setdefault(row["shape"], []).append(row)
+    made = []
+    for shape, ways in by_shape.items():
+        fastest = lambda is_peer, ways=ways: min(
+            (row for row in ways if row["way"].startswith("torch") == is_peer),
+            key=lambda row: row["ms"],
+            default=None,
+        )
+        ours, theirs = fastest(False), fastest(True)
+        name, size, dtype = title(shape)
+        record = {
+            "name": name, "shape": size, "card": head["card"], "ranks": 1, "cards": 1,
+            "dtype": {"f32": "fp32", "f16": "fp16"}.get(dtype, dtype),
+            "ours_s": ours["ms"] * 1e-3, "way": ours["way"],
+            "peer": theirs and theirs["way"].replace("torch", "PyTorch"),
+            "peer_s": theirs and theirs["ms"] * 1e-3,
+            "versions": {"driver": driver(), "cuDNN": head["cudnn"]}
+            | (peer["versions"] if peer else {}),
+            "command": "python bench/cuda_kernels.py",
+            "date": datetime.date.today().isoformat(),
+        }  # fmt: skip
+        if "tflops" in ours:
+            record["flops"] = round(ours["tflops"] * ours["ms"] * 1e9)
+        made.append(record)
+    return made
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     binary = ROOT / "build/release/bench/cuda_kernels"
@@ -118,8 +169,7 @@ def main():
     if torch is not None:
         torch.backends.cudnn.benchmark = True
         torch.backends.cudnn.allow_tf32 = False
-        versions = f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}"
-        rows.append({"peer": versions})
+        rows.append({"peer": "PyTorch", "versions": {"PyTorch": torch.__version__}})
         for shape in dict.fromkeys(row["shape"] for row in rows if "shape" in row):
             peer = peer_attention if "/" in shape else peer_convolution
             try:
@@ -129,7 +179,8 @@ def main():
     for row in rows:
         print(json.dumps(row))
     if arguments.json:
-        arguments.json.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+        report = {"rows": rows, "records": records(rows)}
+        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
