@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models.registry import Tiny
+from attention_calls import AttentionCall
+from models.registry import Tiny, changes_between_steps
+from plan_exchanges import exchanges_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build/zoo"
@@ -25,6 +27,9 @@ BINARY = Path(os.environ.get("TUTTI_BINARY", ROOT / "build/release/bin/tutti"))
 RANKS = (1, 2, 3, 4)
 AXES = {"transformer": "cp", "vae": "sp", "text": "cp"}  # that the ranks of the table are on
 TOLERANCE = 1e-4
+HERE = Path(__file__).parent
+CALL_SOURCES = [HERE / "attention_calls.py", HERE / "models/registry.py"]
+RESULT_SOURCES = [HERE / "one_model.py", HERE / "plan_exchanges.py", HERE / "models/registry.py"]
 COMMAND_SECONDS = 240
 
 
@@ -44,7 +49,7 @@ def export_folder(tiny: Tiny) -> Path:
     exporter = ROOT / "python/tutti/export"
     names = ("arguments", "wrapper", "exporter", "rewrite", "complex_pairs")
     sources = [exporter / f"{name}.py" for name in names]
-    sources += [ROOT / "python/requirements-zoo.txt", Path(__file__).with_name("build_model.py")]
+    sources += [ROOT / "python/requirements-zoo.txt", HERE / "build_model.py"]
     digest = hashlib.sha256(file_hash(*sources).encode())
     config, inputs = describe(tiny)
     leaves, structure = torch.utils._pytree.tree_flatten((config, inputs))
@@ -64,10 +69,12 @@ def measure(tiny: Tiny) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     row = {"name": tiny.name, "kind": tiny.kind, "class": tiny.class_name}
     exported = exported_model(tiny, folder)
-    row["export"] = {k: v for k, v in exported.items() if k not in ("calls", "outputs")}
+    row["export"] = {k: v for k, v in exported.items() if k != "outputs"}
     row["meshes"] = {}
     if not exported["ok"]:
         return row
+    if tiny.kind != "vae":
+        recorded_calls(tiny)
     for mesh in [f"{AXES[tiny.kind]}={ranks}" for ranks in RANKS] + list(tiny.meshes):
         row["meshes"][mesh] = on_mesh(tiny, folder, exported, mesh)
     return row
@@ -84,25 +91,21 @@ def exported_model(tiny: Tiny, folder: Path) -> dict[str, Any]:
 
 def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
     import torch
-    from build_model import answer, build
+    from build_model import build
     from tutti.export import ExportError, export_module
-    from tutti.export.arguments import split_tensors
+    from tutti.export.arguments import named_outputs, split_tensors
 
     torch.set_num_threads(1)
     started = time.monotonic()
     module, inputs = build(tiny)
-    outputs, calls = answer(module, tiny, inputs)
+    with torch.no_grad():
+        outputs = named_outputs(getattr(module, tiny.method)(**inputs))
     _, tensors = split_tensors(inputs)
     for name, tensor in tensors.items():
         np.save(folder / f"in.{name}.npy", tensor.numpy())
-    for i, array in enumerate(outputs.values()):
-        np.save(folder / f"out.{i}.npy", array)
-    made = {
-        "ok": True,
-        "inputs": list(tensors),
-        "outputs": list(outputs),
-        "calls": [dataclasses.asdict(call) for call in calls],
-    }
+    for i, tensor in enumerate(outputs.values()):
+        np.save(folder / f"out.{i}.npy", tensor.numpy())
+    made = {"ok": True, "inputs": list(tensors), "outputs": list(outputs)}
     try:
         report = export_module(
             module, inputs, folder / "model.onnx", method=tiny.method, constants=tiny.constants
@@ -111,6 +114,21 @@ def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
         return made | {"ok": False, "error": str(error)[:600]}
     made |= {"exporter": report.exporter, "opset": report.opset, "notes": report.notes}
     return made | {"seconds": round(time.monotonic() - started, 1)}
+
+
+def recorded_calls(tiny: Tiny) -> list[AttentionCall]:
+    """The attentions of a forward, kept beside the export."""
+    path = export_folder(tiny) / f"calls-{file_hash(*CALL_SOURCES)}.json"
+    if not path.exists():
+        from attention_calls import calls_of
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([dataclasses.asdict(call) for call in calls_of(tiny)]))
+    return [AttentionCall.from_json(fields) for fields in json.loads(path.read_text())]
+
+
+def output_bytes(tiny: Tiny) -> int:
+    return sum(np.load(file).nbytes for file in export_folder(tiny).glob("out.*.npy"))
 
 
 def tutti(*arguments: Any) -> str:
@@ -131,15 +149,14 @@ def on_mesh(tiny: Tiny, folder: Path, exported: dict[str, Any], mesh: str) -> di
     """Compiles, runs and compares; a `no` has its reason in `error`."""
     place = folder / re.sub(r"\W+", "_", mesh)
     result: dict[str, Any] = {"compiled": False, "equal": False}
-    bound = [part for name in tiny.bind for part in ("--bind", f"{name}={folder}/in.{name}.npy")]
     try:
         started = time.monotonic()
-        options = ["--output", place, "--mesh", mesh, "--quiet", *bound]
+        options = ["--output", place, "--mesh", mesh, "--quiet", *premises(tiny, folder, exported)]
         tutti("compile", folder / "model.onnx", *options)
         result |= {"compiled": True, "compile_seconds": round(time.monotonic() - started, 2)}
         plan = place / "1/model.plan"
         report = json.loads(tutti("inspect", "plan", plan, "--json"))
-        result |= exchanges_of(report)
+        result |= of_plan(report, tutti("inspect", "plan", plan, "--text"))
         feeds = []
         for tensor in report["inputs"]:
             feeds += ["--input", f"{tensor['name']}={folder}/in.{tensor['name']}.npy"]
@@ -155,20 +172,30 @@ def on_mesh(tiny: Tiny, folder: Path, exported: dict[str, Any], mesh: str) -> di
     return result
 
 
-def exchanges_of(report: dict[str, Any]) -> dict[str, Any]:
-    """What the plan moves and computes, of its main graph and its prologue."""
-    main = [exchange for exchange in report["exchanges"] if not exchange["in_prologue"]]
-    kinds: dict[str, int] = {}
-    moved: dict[str, int] = {}
-    for exchange in main:
-        kinds[exchange["kind"]] = kinds.get(exchange["kind"], 0) + 1
-        moved[exchange["kind"]] = moved.get(exchange["kind"], 0) + int(exchange["bytes"])
+def premises(tiny: Tiny, folder: Path, exported: dict[str, Any]) -> list[str]:
+    """What a profile says of the inputs: the content of some, and which a denoising loop keeps."""
+    options = [part for name in tiny.bind for part in ("--bind", f"{name}={folder}/in.{name}.npy")]
+    given = [n for n in exported["inputs"] if n not in tiny.bind and n not in tiny.constants]
+    steady = [name for name in given if not changes_between_steps(tiny, name)]
+    return options + (["--invariant", *steady] if steady else [])
+
+
+def of_plan(report: dict[str, Any], text: str) -> dict[str, Any]:
+    """What the plan moves and computes in each call."""
+    exchanges = exchanges_of(report, text, exchange_kinds())
+    prologue = [exchange for exchange in exchanges if exchange.pop("in_prologue")]
+    main = [exchange for exchange in exchanges if exchange not in prologue]
     return {
-        "exchanges": kinds,
-        "bytes": moved,
-        "prologue_exchanges": len(report["exchanges"]) - len(main),
+        "exchanges": main,
+        "prologue_exchanges": len(prologue),
         "flops": max(rank["main"]["flops"] for rank in report["by_rank"]),
     }
+
+
+@functools.cache
+def exchange_kinds() -> frozenset[str]:
+    operators = json.loads(tutti("inspect", "operators", "--json"))["core"]
+    return frozenset(operator["type"] for operator in operators if operator["exchange"])
 
 
 def compare(folder: Path, out: Path, names: list[str]) -> dict[str, Any]:

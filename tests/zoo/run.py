@@ -24,7 +24,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from one_model import BINARY, CACHE, ROOT, export_folder, file_hash, measure
+from one_model import BINARY, CACHE, RESULT_SOURCES, ROOT
+from one_model import export_folder, file_hash, measure, output_bytes, recorded_calls
 from report import add_minimum, is_good, table, third
 
 DOCUMENT = ROOT / "docs/zoo.json"
@@ -34,10 +35,7 @@ AT_ONCE = 2
 
 
 def result_file(tiny) -> Path:
-    return (
-        export_folder(tiny)
-        / f"result-{file_hash(BINARY, Path(__file__).with_name('one_model.py'))}.json"
-    )
+    return export_folder(tiny) / f"result-{file_hash(BINARY, *RESULT_SOURCES)}.json"
 
 
 def work(tiny, path: Path) -> None:
@@ -115,7 +113,7 @@ class Runner:
         self.done(tiny, row, seconds)
 
     def done(self, tiny, row: dict, seconds: float) -> None:
-        add_minimum(tiny, row, export_folder(tiny))
+        add_minimum(tiny, row, lambda: recorded_calls(tiny), output_bytes(tiny))
         self.rows[tiny.name] = row
         state = "ok" if is_good(row) else "not exported" if not row["export"]["ok"] else "FAILED"
         print(f"[{len(self.rows)}/{self.total}] {tiny.name}: {state} ({seconds:.0f} s)", flush=True)

@@ -91,7 +91,7 @@ def BriaFiboTransformer2DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS, TEXT))
+@tiny("transformer", tokens=(6, TOKENS))
 def BriaFibo2Transformer2DModel():
     config = {
         "in_channels": 4,
@@ -129,7 +129,7 @@ def LongCatImageTransformer2DModel():
     return JOINT | {"pooled_projection_dim": 32}, joint_inputs() | {"guidance": unit_steps()}
 
 
-@tiny("transformer", tokens=(TEXT, TOKENS))
+@tiny("transformer", tokens=(TEXT + 8, TOKENS))
 def AuraFlowTransformer2DModel():
     config = {
         "sample_size": 22,
@@ -440,7 +440,7 @@ def HiDreamImageTransformer2DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS + TEXT,))
+@tiny("transformer", tokens=(TOKENS, TEXT))
 def ErnieImageTransformer2DModel():
     config = {
         "hidden_size": 64,
@@ -526,7 +526,7 @@ def Krea2Transformer2DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(64,))
+@tiny("transformer", tokens=(TOKENS,))
 def LuminaNextDiT2DModel():
     config = {
         "sample_size": 16,
@@ -577,7 +577,7 @@ def Lumina2Transformer2DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TEXT + TOKENS,))
+@tiny("transformer", tokens=(TEXT, 1, TOKENS))
 def OmniGenTransformer2DModel():
     config = {
         "in_channels": 4,
@@ -649,7 +649,7 @@ def SanaTransformer2DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS, TEXT))
+@tiny("transformer", tokens=(96, 32))
 def ZImageTransformer2DModel():
     config = {
         "in_channels": 4,

@@ -7,6 +7,7 @@ three and four do not divide, two layers of each kind.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,3 +73,15 @@ def grid_ids(frames: int, height: int, width: int, columns: int = 3) -> torch.Te
     parts = torch.meshgrid(*(torch.arange(n) for n in (frames, height, width)), indexing="ij")
     ids = torch.stack(parts, dim=-1).reshape(-1, 3).float()
     return torch.nn.functional.pad(ids, (0, columns - 3))
+
+
+# Inputs that change from step to step: latents and their time. All others are the prompt's or the clip's.
+STEP_INPUTS = re.compile(
+    r"((audio_)?hidden_states|x|vision_tokens|bb_ca|local_latents|decoder_input_tokens|inputs_embeds"
+    r"|t|\w*time(step)?s?(_r)?)(\.\d+)?"
+)
+
+
+def changes_between_steps(tiny: Tiny, name: str) -> bool:
+    """Of a tensor input: what is denoised does, and so does all that a decoder or a text encoder is given."""
+    return tiny.kind != "transformer" or STEP_INPUTS.fullmatch(name) is not None

@@ -185,7 +185,7 @@ def AnyFlowFARTransformer3DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS,))
+@tiny("transformer", tokens=(51, TOKENS))
 def HeliosTransformer3DModel():
     config = WAN | {
         "rope_dim": (4, 4, 4),
@@ -352,7 +352,7 @@ def hunyuan_image_to_video():
     return config, hunyuan_inputs(9)
 
 
-@tiny("transformer", tokens=(TOKENS, TEXT), bind=("encoder_attention_mask",))
+@tiny("transformer", tokens=(86, TOKENS, 18), bind=("encoder_attention_mask",))
 def HunyuanVideoFramepackTransformer3DModel():
     config = HUNYUAN | {
         "has_image_proj": True,
@@ -633,7 +633,7 @@ def EasyAnimateTransformer3DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(35,))
+@tiny("transformer", tokens=(49,))
 def LatteTransformer3DModel():
     """Attention over the places of a frame, then over the frames of a place."""
     config = {
@@ -769,7 +769,7 @@ def Kandinsky6SRTransformer3DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(TOKENS,))
+@tiny("transformer", tokens=(TOKENS, TEXT))
 def JoyImageEditTransformer3DModel():
     config = {
         "patch_size": [1, 2, 2],
@@ -788,7 +788,7 @@ def JoyImageEditTransformer3DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(77,))
+@tiny("transformer", tokens=(77, TEXT))
 def JoyImageEditPlusTransformer3DModel():
     config = {
         "patch_size": [1, 2, 2],
@@ -833,7 +833,7 @@ def MotifVideoTransformer3DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(77,))
+@tiny("transformer", tokens=(5, 9, 77))
 def MiniMaxH3Transformer3DModel():
     """Text, audio and video packed into one sequence by index inputs."""
     config = {
