@@ -149,9 +149,7 @@ def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, lis
     with torch.enable_grad(), Recorder() as recorder:
         outputs = dict(forward())
     torch.manual_seed(1)
-    total = sum(
-        (x * torch.randn_like(x)).sum() for x in outputs.values() if x.is_floating_point()
-    )
+    total = sum((x * torch.randn_like(x)).sum() for x in outputs.values() if x.is_floating_point())
     if isinstance(total, torch.Tensor) and total.requires_grad:
         total.backward()
     return {name: x.detach() for name, x in outputs.items()}, recorder.seen

@@ -72,9 +72,7 @@ def held(runs: Runs, length: int, sequences: tuple[int, ...], ranks: int) -> lis
     lengths = sequences if sum(sequences) == length else (length,)
     first = 0
     for size in lengths:
-        rows = sum(
-            max(0, min(stop, first + size) - max(start, first)) for start, stop in runs
-        )
+        rows = sum(max(0, min(stop, first + size) - max(start, first)) for start, stop in runs)
         total = [a + b for a, b in zip(total, run_lengths(rows, ranks), strict=True)]
         first += size
     return total

@@ -1,8 +1,8 @@
 """What each exchange of a plan is for, read off the plan's text (`tutti inspect plan --text`).
 
-    attention   brings queries, keys or values to an attention, or its results back to their ranks
-    output      brings an output of the model together, or the last thing that is in pieces before it
-    other       anything else
+attention   brings queries, keys or values to an attention, or its results back to their ranks
+output      brings an output of the model together, or the last thing that is in pieces before it
+other       anything else
 """
 
 from __future__ import annotations

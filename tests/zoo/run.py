@@ -17,6 +17,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -138,18 +139,34 @@ def main() -> int:
 
     from models import MODELS
 
+    started = time.monotonic()
     unknown = set(arguments.names) - set(MODELS)
     if unknown:
         parser.error(f"no model {', '.join(sorted(unknown))}")
     chosen = [m for m in MODELS.values() if not arguments.names or m.name in arguments.names]
     if arguments.subset == "ci":
         chosen = third(chosen)
+    if any(not (export_folder(tiny) / "export.json").exists() for tiny in chosen):
+        warm_up()
     rows = sorted(Runner(chosen, arguments.again).run(), key=lambda row: row["name"])
     if not arguments.names and not arguments.subset:
         DOCUMENT.write_text(json.dumps(rows, indent=1) + "\n")
         DOCUMENT.with_suffix(".md").write_text(table(rows))
         print(f"wrote {DOCUMENT.relative_to(ROOT)} and zoo.md")
+    print(f"{len(rows)} models in {(time.monotonic() - started) / 60:.1f} min")
     return verdict(rows)
+
+
+def warm_up() -> None:
+    """Exports a small module before the forks: what PyTorch loads and keeps for a first export is then there for all."""
+    import torch
+    from tutti.export import export_module
+
+    torch.set_num_threads(1)
+    module = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    inputs = {name: torch.ones(1, 4, 8) for name in ("query", "key", "value")}
+    with tempfile.TemporaryDirectory() as folder:
+        export_module(module, inputs, Path(folder) / "small.onnx")
 
 
 def verdict(rows: list[dict]) -> int:

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx.experimental import proxy_tensor
 from tutti.export.arguments import split_tensors
+from tutti.export.known_elements import known_elements
 from tutti.export.rewrite import RewrittenProgram, drop_idle_squeezes, needs_rewrite
 from tutti.export.wrapper import TensorFunction
 
 OPSET = 23  # the first with Attention and RMSNormalization
-KNOWN_ELEMENTS = 1 << 14
 AxisNames = Mapping[str, Mapping[int, str]]
 
 # What the exporters say of torchvision, which no model needs, on every call.
@@ -169,7 +168,7 @@ def real_program(function: TensorFunction, report: ExportReport) -> torch.export
         )
     example = tuple(function.inputs.values())
     sizes = {"tensors": tuple(shapes)} if symbols else None
-    with propagated_constants():
+    with known_elements():
         program = torch.export.export(function, example, dynamic_shapes=sizes, strict=False)
     if needs_rewrite(program):
         rewritten = RewrittenProgram(program)
@@ -177,17 +176,6 @@ def real_program(function: TensorFunction, report: ExportReport) -> torch.export
         report.notes.append(f"rewritten: {', '.join(sorted(rewritten.kinds))}")
     drop_idle_squeezes(program)
     return program
-
-
-@contextlib.contextmanager
-def propagated_constants() -> Iterator[None]:
-    """Lets tracing know the elements of small tensors that depend on constants only, not of scalars alone."""
-    limit = proxy_tensor.CONSTANT_NUMEL_LIMIT
-    proxy_tensor.CONSTANT_NUMEL_LIMIT = KNOWN_ELEMENTS
-    try:
-        yield
-    finally:
-        proxy_tensor.CONSTANT_NUMEL_LIMIT = limit
 
 
 def name_axes(model: Any, report: ExportReport) -> None:

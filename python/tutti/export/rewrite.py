@@ -1,6 +1,7 @@
 """Rewrites what ONNX has no operator for, by running an exported program once more and tracing it.
 
-Complex tensors become pairs of reals (`complex_pairs.py`). Factorisations of weights are computed now.
+Complex tensors become pairs of reals (`complex_pairs.py`), flex attention becomes attention with a mask (`flex_attention.py`).
+Factorisations of weights are computed now.
 """
 
 from __future__ import annotations
@@ -9,14 +10,11 @@ from typing import Any
 
 import torch
 from tutti.export.complex_pairs import MAKERS, REAL_OF, RULES, Pair, paired
+from tutti.export.flex_attention import dense_attention, drop_blocks, operator_name
 
 # Operators without a counterpart in ONNX that models apply to weights.
 OF_WEIGHTS = ("linalg_qr", "linalg_svd", "linalg_eigh", "linalg_inv", "linalg_cholesky")
-
-
-def operator_name(target: Any) -> str:
-    """`mul` of aten.mul.Tensor."""
-    return getattr(target, "overloadpacket", target).__name__
+REWRITTEN = (*OF_WEIGHTS, "flex_attention")
 
 
 def is_complex(value: Any) -> bool:
@@ -26,7 +24,7 @@ def is_complex(value: Any) -> bool:
 def needs_rewrite(program: torch.export.ExportedProgram) -> bool:
     return any(
         is_complex(node.meta.get("val"))
-        or (node.op == "call_function" and operator_name(node.target) in OF_WEIGHTS)
+        or (node.op == "call_function" and operator_name(node.target) in REWRITTEN)
         for node in program.graph.nodes
     )
 
@@ -55,6 +53,8 @@ class RewrittenProgram(torch.nn.Module):
         self.program = program.module()
         self.kinds: set[str] = set()
         self._compute_factorisations()
+        drop_blocks(self.program.graph)
+        self.program.recompile()
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         return PairInterpreter(self.program, self.kinds).run(*tensors)
@@ -74,7 +74,6 @@ class RewrittenProgram(torch.nn.Module):
                 graph.erase_node(user)
             graph.erase_node(node)
             self.kinds.add("factorisations of weights became constants")
-        self.program.recompile()
 
     def _value(self, node: torch.fx.Node) -> Any:
         """What a node that depends on weights alone is worth."""
@@ -104,6 +103,9 @@ class PairInterpreter(torch.fx.Interpreter):
         if name == "wrap_with_autocast":
             # Its mode, then the graph under it and that graph's arguments.
             return PairInterpreter(args[4], self._kinds).run(*args[5:])
+        if name == "flex_attention":
+            self._kinds.add("flex attention became attention with a mask")
+            return dense_attention(*args, **kwargs)
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
         if name in MAKERS:
             self._kinds.add("complex numbers became pairs of reals")
