@@ -22,16 +22,31 @@ using Labels = std::map<const Value*, Split>;
 
 // The first step.
 Labels spread_labels(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
-                     const std::vector<std::pair<const Value*, Split>>& seeds);
+                     const AxisSeeds& seeds);
 
 // The second step.
 Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options, int axis,
                                const FactorMaps& maps, const Labels& labels, const AxisSeeds& seeds,
                                const AxisConstraints& constraints);
 
+// What comes of seeds, without the options' constraints on names of other axes; nullopt: it
+// contradicts something.
+std::optional<Sharding> outcome_of(const Graph& graph, const CompileOptions& options, int axis,
+                                   const FactorMaps& maps, const AxisSeeds& seeds);
+
+// Less work for the busiest rank counts first, bytes among those that nearly agree.
+bool is_better(const Sharding& a, const Sharding& b);
+
+// The factor maps as a strategy takes them.
+FactorMaps factor_maps(const Graph& graph, bool moves_rows);
+
 // The split that a node's labels ask for: a parallel factor before the parts of a concatenation and
 // those before a reduction, inputs before outputs, earlier operands before later ones.
 std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,
                                              const Labels& labels, int ranks);
+
+// The split gives every one of `ranks` ranks heads of the attention for itself (or copies of
+// key/value heads for queries of its own).
+bool splits_heads(const Node& attention, const FactorMap& map, const FactorSplit& split, int ranks);
 
 }  // namespace tutti

@@ -1,27 +1,22 @@
 // Ulysses context parallelism: tokens are split everywhere but inside attentions, which take heads.
 #include <algorithm>
-#include <map>
+#include <limits>
 
+#include "compiler/cost.h"
+#include "compiler/layout.h"
+#include "compiler/sequences.h"
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
+#include "compiler/token_grids.h"
 
 namespace tutti {
 namespace {
-
-using TokenDim = std::pair<const Value*, int>;  // a value and its token dimension
 
 // Nodes between a projection and its attention: they move, turn and scale tokens.
 bool is_light(const Node& node) {
   static const std::set<std::string, std::less<>> kTypes = {
       "Transpose", "Reshape", "Slice", "Split", "Concat", "RMSNormalization", "LayerNormalization"};
   return node.op().is_pointwise || kTypes.contains(node.type());
-}
-
-int dimension_of_factor(const DimFactors& operand, int factor) {
-  for (std::size_t d = 0; d < operand.size(); ++d) {
-    if (!operand[d].empty() && operand[d][0] == factor) return static_cast<int>(d);
-  }
-  return -1;
 }
 
 // The operands of a Concat that joins token sequences (text and video, say) on the way to an
@@ -79,9 +74,8 @@ void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim
 }
 
 bool contains_size(const std::vector<TokenDim>& sequences, const Dim& size) {
-  return std::any_of(sequences.begin(), sequences.end(), [&](const TokenDim& at) {
-    return at.first->shape()[static_cast<std::size_t>(at.second)] == size;
-  });
+  return std::any_of(sequences.begin(), sequences.end(),
+                     [&](const TokenDim& at) { return tokens_of(at) == size; });
 }
 
 // Units of the query heads so that every rank has heads of its own; nullopt: heads run out.
@@ -98,78 +92,7 @@ std::optional<Dim> head_units(const Node& attention, int ranks) {
   return std::nullopt;
 }
 
-// Looks for the concatenation of sequences that a token dimension comes from, however far back.
-class SequenceFinder {
- public:
-  explicit SequenceFinder(const Graph& graph) {
-    for (const auto& node : graph.nodes()) {
-      if (node->type() != "Attention") continue;
-      const Node* concat = find({node->input(0), token_dimension(*node)});
-      const bool is_mixed =
-          concat != nullptr &&
-          std::any_of(concat->inputs().begin(), concat->inputs().end(),
-                      [&](const Value* input) { return depends_on_attention(input); });
-      if (is_mixed) mixed_.insert(sizes_of(*concat));
-    }
-  }
-
-  // Sizes of its operands, in order; empty when there is none, or when nowhere in the model an
-  // attention stands in front of such a concatenation: then one split of the whole is simpler and
-  // computes little twice.
-  std::vector<Dim> segments_of(const TokenDim& at) {
-    const Node* concat = find(at);
-    if (concat == nullptr || !mixed_.contains(sizes_of(*concat))) return {};
-    return sizes_of(*concat);
-  }
-
- private:
-  static std::vector<Dim> sizes_of(const Node& concat) {
-    const auto dim = static_cast<std::size_t>(concat.attr_int("axis"));
-    std::vector<Dim> sizes;
-    for (const Value* input : concat.inputs()) sizes.push_back(input->shape()[dim]);
-    return sizes;
-  }
-
-  const Node* find(const TokenDim& at) {
-    const auto [known, is_new] = concats_.emplace(at, nullptr);
-    const Node* node = at.first->producer();
-    if (!is_new || node == nullptr) return known->second;
-    if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
-      return concats_[at] = node;
-    }
-    const FactorMap map = factors_of(*node);
-    const auto output = static_cast<std::size_t>(at.first->producer_output());
-    const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
-    if (factors.size() != 1) return nullptr;
-    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->input(i) == nullptr) continue;
-      const int dim = dimension_of_factor(map.inputs[i], factors[0]);
-      if (dim < 0) continue;
-      if (const Node* found = find({node->input(i), dim})) return concats_[at] = found;
-    }
-    return nullptr;
-  }
-
-  bool depends_on_attention(const Value* value) {
-    const auto [known, is_new] = depends_.emplace(value, false);
-    const Node* node = value->producer();
-    if (!is_new || node == nullptr) return known->second;
-    const bool depends =
-        node->type() == "Attention" ||
-        std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Value* input) {
-          return input != nullptr && depends_on_attention(input);
-        });
-    return depends_[value] = depends;
-  }
-
-  std::set<std::vector<Dim>> mixed_;
-  std::map<TokenDim, const Node*> concats_;
-  std::map<const Value*, bool> depends_;
-};
-
-bool is_single(const TokenDim& at) {
-  return at.first->shape()[static_cast<std::size_t>(at.second)].is(1);
-}
+bool is_single(const TokenDim& at) { return tokens_of(at).is(1); }
 
 // Tokens of the longest sequences; 0 where a size is open.
 std::int64_t longest_sequence(const Graph& graph) {
@@ -183,35 +106,109 @@ std::int64_t longest_sequence(const Graph& graph) {
   return longest;
 }
 
+// More sequences than tokens in each of them.
+bool has_more_batch(const Node& attention) {
+  const Dim& batch = attention.input(0)->shape()[0];
+  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
+  return batch.is_constant() && tokens.is_constant() && tokens.constant() < batch.constant();
+}
+
 // Many short sequences beside long ones: attention over the frames of each place in a video, whose
 // places are the tokens of another attention. It follows the split of its batch.
 bool is_over_batch(const Node& attention, std::int64_t longest) {
-  const Dim& batch = attention.input(0)->shape()[0];
-  const Dim& tokens =
-      attention.input(0)->shape()[static_cast<std::size_t>(token_dimension(attention))];
-  return batch.is_constant() && tokens.is_constant() && tokens.constant() < longest &&
-         tokens.constant() < batch.constant();
+  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
+  return tokens.is_constant() && tokens.constant() < longest && has_more_batch(attention);
 }
+
+// The tokens of the longest sequence in groups, frame by frame: pieces of the sequence are not
+// pieces of each group.
+bool is_in_groups(const Node& attention, std::int64_t longest) {
+  const Dim& batch = attention.input(0)->shape()[0];
+  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
+  return tokens.is_constant() && tokens.constant() < longest && batch * tokens == Dim(longest);
+}
+
+// Nothing but many short sequences.
+bool is_all_batch(const Graph& graph) {
+  bool has_attention = false;
+  for (const auto& node : graph.nodes()) {
+    if (node->type() != "Attention") continue;
+    if (!has_more_batch(*node)) return false;
+    has_attention = true;
+  }
+  return has_attention;
+}
+
+// Values over pairs of a query and a key, back from an attention's mask: a pair representation.
+class PairChain {
+ public:
+  explicit PairChain(const Node& attention) {
+    constexpr std::size_t kMask = 3;
+    const Value* mask = attention.inputs().size() > kMask ? attention.input(kMask) : nullptr;
+    const int tokens = token_dimension(attention);
+    if (mask == nullptr || mask->rank() < 2) return;
+    const int rows = static_cast<int>(mask->rank()) - 2;
+    const bool is_over_pairs =
+        tokens_of({mask, rows}) == tokens_of({attention.input(0), tokens}) &&
+        tokens_of({mask, rows + 1}) == tokens_of({attention.input(1), tokens});
+    if (is_over_pairs) visit(mask, rows, rows + 1);
+  }
+
+  // Each with its dimension of queries; nothing where no real work stands in front of the mask.
+  std::vector<TokenDim> rows() const { return has_work_ ? rows_ : std::vector<TokenDim>(); }
+
+ private:
+  void visit(const Value* value, int query, int key) {
+    const Node* node = value->producer();
+    if (node == nullptr || !seen_.insert(value).second) return;
+    rows_.emplace_back(value, query);
+    has_work_ |= is_real_work(*node);
+    const FactorMap map = factors_of(*node);
+    const DimFactors& output = map.outputs[static_cast<std::size_t>(value->producer_output())];
+    const auto& row = output[static_cast<std::size_t>(query)];
+    const auto& column = output[static_cast<std::size_t>(key)];
+    if (row.size() != 1 || column.size() != 1) return;
+    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+      if (node->input(i) == nullptr) continue;
+      const int from_row = dimension_of_factor(map.inputs[i], row[0]);
+      const int from_column = dimension_of_factor(map.inputs[i], column[0]);
+      if (from_row >= 0 && from_column >= 0) visit(node->input(i), from_row, from_column);
+    }
+  }
+
+  std::vector<TokenDim> rows_;
+  std::set<const Value*> seen_;
+  bool has_work_ = false;
+};
 
 class UlyssesSeeder {
  public:
-  UlyssesSeeder(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds)
+  // `rows`: tokens that are only cut between whole rows of a grid.
+  UlyssesSeeder(const Graph& graph, const CompileOptions& options, int axis,
+                std::vector<TokenRows> rows, AxisSeeds* seeds)
       : graph_(graph),
         mesh_(options.mesh),
         axis_(axis),
         keeps_queries_(options.attention_exchange == AttentionExchange::kGather ||
                        options.attention_exchange == AttentionExchange::kRing),
         seeds_(seeds),
+        rows_(std::move(rows)),
         sequences_(graph) {}
 
   void run() {
+    if (is_all_batch(graph_)) return seed_batches();
     const std::int64_t longest = longest_sequence(graph_);
     for (const auto& node : graph_.nodes()) {
       if (node->type() != "Attention" || is_single({node->input(0), token_dimension(*node)}) ||
           is_over_batch(*node, longest)) {
         continue;
       }
+      for (const TokenDim& pairs : PairChain(*node).rows()) seed_tokens(pairs);
       const auto units = head_units(*node, mesh_.size(axis_));
+      if (is_in_groups(*node, longest)) {
+        if (units) seed_groups(*node, *units);
+        continue;
+      }
       if (units && seed_joined(*node, *units)) continue;
       if (units && !keeps_queries_) seed_context(*node, *units);
       seed_plain(*node);
@@ -219,8 +216,19 @@ class UlyssesSeeder {
   }
 
  private:
-  static const Dim& tokens_of(const TokenDim& at) {
-    return at.first->shape()[static_cast<std::size_t>(at.second)];
+  void seed_batches() {
+    for (const auto& node : graph_.nodes()) {
+      if (node->type() != "Attention") continue;
+      for (const Value* value : {node->input(0), node->output()}) {
+        seeds_->labels.emplace_back(value, Split{0, axis_, value->shape()[0], 1});
+      }
+    }
+  }
+
+  void seed_groups(const Node& attention, const Dim& units) {
+    for (const Value* value : {attention.input(0), attention.output()}) {
+      seed_heads(attention, value, units);
+    }
   }
 
   static std::vector<TokenDim> joined_at(const TokenDim& at) {
@@ -231,8 +239,15 @@ class UlyssesSeeder {
   }
 
   void seed_tokens(const TokenDim& at, std::vector<Dim> segments = {}) {
+    Dim units = tokens_of(at);
+    for (const TokenRows& grid : rows_) {
+      if (segments.empty() && grid.tokens == units) {
+        units = grid.rows;
+        break;
+      }
+    }
     seeds_->labels.emplace_back(at.first,
-                                Split{at.second, axis_, tokens_of(at), 1, std::move(segments)});
+                                Split{at.second, axis_, std::move(units), 1, std::move(segments)});
   }
 
   // Queries and results are cut into `units`, keys and values into as many groups with copies.
@@ -258,16 +273,29 @@ class UlyssesSeeder {
     const TokenDim query{attention.input(0), dim};
     const std::vector<TokenDim> sequences = joined_at(query);
     if (sequences.size() < 2) return false;
-    std::vector<Dim> segments;
+    std::vector<Dim> segments;  // of the joined one: the sequences, or those that make them up
+    std::vector<std::pair<Dim, std::vector<Dim>>> nested;  // size of such a sequence, and those
     Dim sum = 0;
     for (const TokenDim& sequence : sequences) {
-      segments.push_back(tokens_of(sequence));
-      sum = sum + segments.back();
+      std::vector<Dim> runs = sequences_.segments_of(sequence);
+      sum = sum + tokens_of(sequence);
+      if (runs.empty()) {
+        segments.push_back(tokens_of(sequence));
+        continue;
+      }
+      segments.insert(segments.end(), runs.begin(), runs.end());
+      nested.emplace_back(tokens_of(sequence), std::move(runs));
     }
     std::vector<const Value*> with_heads;
     std::vector<const Value*> in_segments;
+    const auto seed_part = [&](const TokenDim& part) {
+      const auto runs = std::find_if(nested.begin(), nested.end(), [&](const auto& entry) {
+        return entry.first == tokens_of(part);
+      });
+      seed_tokens(part, runs == nested.end() ? std::vector<Dim>() : runs->second);
+    };
     const auto seed_operand = [&](const Value* value, const std::vector<TokenDim>& parts) {
-      for (const TokenDim& part : parts) seed_tokens(part);
+      for (const TokenDim& part : parts) seed_part(part);
       const bool is_one = parts.size() < 2 && tokens_of({value, dim}) == sum;
       (is_one ? in_segments : with_heads).push_back(value);
     };
@@ -290,8 +318,11 @@ class UlyssesSeeder {
     std::vector<TokenDim> context = joined_at({attention.input(1), dim});
     if (context.size() < 2) return;
     if (!contains_size(context, tokens_of({attention.input(0), dim}))) return;
-    for (const TokenDim& sequence : context) seed_tokens(sequence);
-    for (const TokenDim& sequence : joined_at({attention.input(2), dim})) seed_tokens(sequence);
+    for (const Value* operand : {attention.input(1), attention.input(2)}) {
+      for (const TokenDim& sequence : joined_at({operand, dim})) {
+        seed_tokens(sequence, sequences_.segments_of(sequence));
+      }
+    }
     for (const Value* operand : {attention.input(1), attention.input(2)}) {
       seed_heads(attention, operand, units);
       seed_join({operand, dim}, seeds_->labels.back().second);
@@ -343,13 +374,35 @@ class UlyssesSeeder {
   const int axis_;
   const bool keeps_queries_;  // keys come to them, whole or in a ring
   AxisSeeds* seeds_;
+  const std::vector<TokenRows> rows_;
   SequenceFinder sequences_;
 };
 
 }  // namespace
 
 void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
-  UlyssesSeeder(graph, options, axis, seeds).run();
+  // Any tokens are pieces, unless convolutions between attentions would have to be computed whole
+  // for it.
+  constexpr double kMuchLess = 1.1;
+  const std::vector<std::vector<TokenRows>> grids = token_grids(graph);
+  std::vector<TokenRows> best;
+  if (!grids.empty()) {
+    const FactorMaps maps = factor_maps(graph, seeds->moves_rows);
+    const auto flops_with = [&](const std::vector<TokenRows>& rows) {
+      AxisSeeds tried = *seeds;
+      UlyssesSeeder(graph, options, axis, rows, &tried).run();
+      const auto outcome = outcome_of(graph, options, axis, maps, tried);
+      return outcome ? outcome->busiest_flops : std::numeric_limits<double>::infinity();
+    };
+    double least = flops_with(best);
+    for (const std::vector<TokenRows>& rows : grids) {
+      const double flops = flops_with(rows);
+      if (flops * kMuchLess >= least) continue;
+      least = flops;
+      best = rows;
+    }
+  }
+  UlyssesSeeder(graph, options, axis, std::move(best), seeds).run();
 }
 
 }  // namespace tutti
