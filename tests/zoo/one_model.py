@@ -47,7 +47,8 @@ def export_folder(tiny: Tiny) -> Path:
     from build_model import describe
 
     exporter = ROOT / "python/tutti/export"
-    names = ("arguments", "wrapper", "exporter", "rewrite", "complex_pairs")
+    names = ("arguments", "wrapper", "exporter", "known_elements", "rewrite")
+    names += ("complex_pairs", "flex_attention")
     sources = [exporter / f"{name}.py" for name in names]
     sources += [ROOT / "python/requirements-zoo.txt", HERE / "build_model.py"]
     digest = hashlib.sha256(file_hash(*sources).encode())

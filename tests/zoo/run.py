@@ -25,8 +25,17 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from one_model import BINARY, CACHE, RESULT_SOURCES, ROOT
-from one_model import export_folder, file_hash, measure, output_bytes, recorded_calls
+from one_model import (
+    BINARY,
+    CACHE,
+    RESULT_SOURCES,
+    ROOT,
+    export_folder,
+    file_hash,
+    measure,
+    output_bytes,
+    recorded_calls,
+)
 from report import add_minimum, is_good, table, third
 
 DOCUMENT = ROOT / "docs/zoo.json"
