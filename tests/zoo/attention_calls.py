@@ -7,7 +7,8 @@ gradient of the outputs leaves some results without any. Nothing here knows the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +31,11 @@ class AttentionCall:
     query: tuple[int, ...]
     key: tuple[int, ...]
     value: tuple[int, ...]
-    queries: Runs  # rows that change from step to step and whose result anybody reads
-    keys: Runs  # rows whose key or value changes from step to step
-    changing: Runs  # rows whose query changes, read or not
+    queries: Runs  # rows whose query changes from step to step
+    keys: Runs  # rows whose key or value does
+    read: Runs  # rows whose result anybody reads
+    old_key: bool = False  # an earlier call had the same keys, or the same values
+    old_value: bool = False
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AttentionCall:
@@ -74,12 +77,12 @@ class Recorder(TorchFunctionMode):
         if isinstance(result, torch.Tensor):
             name = getattr(func, "__name__", "")
             if name == "scaled_dot_product_attention":
-                self._note(*args[:3], *(kwargs[k] for k in PARTS if k in kwargs), result)
+                self.note(*args[:3], *(kwargs[k] for k in PARTS if k in kwargs), result)
             else:
                 self._follow(name, [a for a in args if isinstance(a, torch.Tensor)], result)
         return result
 
-    def _note(self, query: Any, key: Any, value: Any, result: Any) -> None:
+    def note(self, query: Any, key: Any, value: Any, result: Any) -> None:
         if min(query.dim(), key.dim(), value.dim()) < 3:
             return
         parts = [x.detach().clone() for x in (query, key, value)]
@@ -94,7 +97,7 @@ class Recorder(TorchFunctionMode):
             left, right = tensors[-2:]
             if id(left) in self._weights:
                 query, key, _ = self._weights[id(left)]
-                self._note(query, key, right, result)
+                self.note(query, key, right, result)
             elif left.dim() == right.dim() == result.dim():
                 self._scores[id(result)] = (left, right.transpose(-1, -2), result)
             return
@@ -104,6 +107,26 @@ class Recorder(TorchFunctionMode):
                 known = self._weights if name == "softmax" else known
                 known[id(result)] = (*made[:2], result)
                 return
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Recorder]:
+    """A recorder that sees flex attention as well, which PyTorch does not let modes see."""
+    from torch.nn.attention import flex_attention
+
+    recorder, original = Recorder(), flex_attention.flex_attention
+
+    def noting(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(query, key, value, *args, **kwargs)
+        recorder.note(query, key, value, result[0] if isinstance(result, tuple) else result)
+        return result
+
+    flex_attention.flex_attention = noting
+    try:
+        with recorder:
+            yield recorder
+    finally:
+        flex_attention.flex_attention = original
 
 
 PARTS = ("query", "key", "value")
@@ -134,6 +157,10 @@ def _rows(x: torch.Tensor) -> torch.Tensor:
     return (x != 0).any(dim=3).any(dim=1).any(dim=0)
 
 
+def _is_among(x: torch.Tensor, others: list[torch.Tensor]) -> bool:
+    return any(x.shape == other.shape and torch.equal(x, other) for other in others)
+
+
 def _rows_read(seen: Seen) -> torch.Tensor:
     length = seen.query.shape[2]
     if not seen.result.requires_grad:
@@ -145,9 +172,16 @@ def _rows_read(seen: Seen) -> torch.Tensor:
 
 
 def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, list[Seen]]:
-    """The outputs of `forward` and its attentions, whose results know the outputs' gradient."""
-    with torch.enable_grad(), Recorder() as recorder:
-        outputs = dict(forward())
+    """The outputs of `forward` and its attentions, whose results know the outputs' gradient.
+
+    Flex attention has no gradient on the CPU: where a model has it, all results count as read.
+    """
+    try:
+        with torch.enable_grad(), recording() as recorder:
+            outputs = dict(forward())
+    except NotImplementedError:
+        with torch.no_grad(), recording() as recorder:
+            outputs = dict(forward())
     torch.manual_seed(1)
     total = sum((x * torch.randn_like(x)).sum() for x in outputs.values() if x.is_floating_point())
     if isinstance(total, torch.Tensor) and total.requires_grad:
@@ -168,8 +202,12 @@ def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[Atte
             queries = _rows(one.query - other.query)
             keys = _rows(one.key - other.key) | _rows(one.value - other.value)
         read = _rows_read(one)
-        rows = (runs_of(queries & read), runs_of(keys), runs_of(queries))
-        calls.append(AttentionCall(*shapes, *rows))
+        rows = (runs_of(queries), runs_of(keys), runs_of(read))
+        old = (
+            _is_among(one.key, [x.key for x in seen[:i]]),
+            _is_among(one.value, [x.value for x in seen[:i]]),
+        )
+        calls.append(AttentionCall(*shapes, *rows, *old))
     return calls
 
 

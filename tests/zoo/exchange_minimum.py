@@ -2,24 +2,25 @@
 
 What is given: ranks share out every position that changes from step to step, in contiguous runs as even as whole positions
 allow; positions that do not change (a prompt's keys and values) are whole on every rank; every rank needs the
-results of its own positions. So attention whose keys do not change exchanges nothing. Any other has two ways, and the
-least is the cheaper one's bytes. With S queries and T keys that change, of H and G heads and widths w (query, key) and
-e (value); rank r has s_r and t_r of them:
+results of its own positions, unless nobody reads them. So attention whose keys do not change exchanges nothing. Any other has two
+ways, and the least is the cheaper one's bytes. Of H query heads of width w and G key heads of widths w and e (values), let U results be
+read, the S queries of those change, and T keys; rank r has u_r, s_r and t_r of these positions:
 
   heads   Rank r works on h_r query heads and the g_r key heads that they need, over all positions (DeepSpeed Ulysses,
-          Jacobs et al. 2023, section 3). It receives (S - s_r) h_r w + (T - t_r) g_r (w + e), computes, and returns: it
-          receives the other heads' results s_r (H - h_r) e. Two exchanges.
+          Jacobs et al. 2023, section 3). It receives (S - s_r) h_r w + (T - t_r) g_r (w + e), computes, and then
+          receives the other heads' results u_r (H - h_r) e. Two exchanges.
   keys    Rank r keeps its queries and receives the other ranks' keys and values: (T - t_r) G (w + e). One exchange
           (or a ring of the same bytes; Liu et al. 2023).
 
 Heads are dealt out as evenly as whole heads allow, in units of one key head with its query heads or of one query head. Longer runs
-and larger shares go to the same ranks, which makes the sum over r the least that such runs can make.
+and larger shares go to the same ranks, which makes the sum over r the least that such runs can make. Keys or values
+that an earlier attention had as well do not travel again.
 Of an attention over many short sequences (the frames of each place of a video) the ranks share out the sequences: nothing moves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from attention_calls import AttentionCall, Runs
 
@@ -32,7 +33,19 @@ class Least:
 
     bytes: int = 0
     exchanges: int = 0
+
+
+@dataclass(frozen=True)
+class Premises:
+    """How a plan may go about it; as given, the least is taken over all ways and cuts."""
+
     way: str = ""  # "heads" or "keys"
+    cut: str = ""  # "joined" sequences cut as one, or "apart", each by itself
+    sends_unread_queries: bool = False
+    sends_unread_results: bool = False
+    sends_steady_queries: bool = False
+    sends_steady_keys: bool = False
+    crosses: bool = False  # queries and results travel although no key changes
 
 
 def run_lengths(count: int, ranks: int) -> list[int]:
@@ -40,37 +53,55 @@ def run_lengths(count: int, ranks: int) -> list[int]:
 
 
 def is_exchanged(call: AttentionCall) -> bool:
-    """Whether queries and keys change, and positions rather than sequences are shared out."""
+    """Whether results are read and keys change, and positions rather than sequences are shared out."""
     short = call.query[0] > call.query[2]
-    return bool(call.queries) and bool(call.keys) and not short
+    return bool(call.read) and bool(call.keys) and not short
 
 
 def least_exchange(
-    call: AttentionCall, ranks: int, sequences: tuple[int, ...] = (), ways: str = "heads keys"
+    call: AttentionCall,
+    ranks: int,
+    sequences: tuple[int, ...] = (),
+    premises: Premises = Premises(),
 ) -> Least:
     """`sequences`: lengths that the model joined, where it did: each may be shared out by itself, or all as one."""
-    if ranks == 1 or not is_exchanged(call):
+    if ranks == 1 or not (is_exchanged(call) or (premises.crosses and call.queries)):
         return Least()
+    cuts = {"joined": [()], "apart": [sequences]}.get(premises.cut, [(), sequences])
+    choices = [choice for parts in cuts for choice in _ways(call, ranks, parts, premises)]
+    return min(choices, key=lambda least: (least.bytes, -least.exchanges))
+
+
+def _ways(
+    call: AttentionCall, ranks: int, parts: tuple[int, ...], premises: Premises
+) -> list[Least]:
+    everything = ((0, call.query[2]),)
+    keys = ((0, call.key[2]),) if premises.sends_steady_keys and call.keys else call.keys
+    queries = everything if premises.sends_steady_queries else call.queries
+    if not premises.sends_unread_queries:
+        queries = both(queries, call.read)
+    results = everything if premises.sends_unread_results else call.read
+    sent, returned = (held(rows, call, parts, ranks) for rows in (queries, results))
+    held_keys = held(keys, call, parts, ranks, of_keys=True)
     choices = []
-    for parts in {(), sequences}:
-        held_queries = held(call.queries, call.query[2], parts, ranks)
-        held_keys = held(call.keys, call.key[2], parts, ranks)
-        if "heads" in ways:
-            choices += [
-                Least(_by_heads(call, held_queries, held_keys, units), 2, "heads")
-                for units in {call.key[1], call.query[1]}
-                if units >= ranks
-            ]
-        if "keys" in ways or not choices:
-            choices.append(Least(_by_keys(call, held_keys), 1, "keys"))
-    return min(choices, key=lambda least: (least.bytes, least.way))
+    if premises.way != "keys":
+        choices += [
+            Least(_by_heads(call, sent, held_keys, returned, units), 2)
+            for units in {call.key[1], call.query[1]}
+            if units >= ranks
+        ]
+    if premises.way != "heads" or not choices:
+        choices.append(Least(_by_keys(call, held_keys), 1))
+    return choices
 
 
-def held(runs: Runs, length: int, sequences: tuple[int, ...], ranks: int) -> list[int]:
-    """How many of the rows in `runs` each rank has, where the last of `sequences` end at `length`."""
-    total = [0] * ranks
+def held(
+    runs: Runs, call: AttentionCall, sequences: tuple[int, ...], ranks: int, of_keys: bool = False
+) -> list[int]:
+    """How many of the rows in `runs` each rank has, where `sequences` were joined to the call's length."""
+    length = call.key[2] if of_keys else call.query[2]
     lengths = sequences if sum(sequences) == length else (length,)
-    first = 0
+    total, first = [0] * ranks, 0
     for size in lengths:
         rows = sum(max(0, min(stop, first + size) - max(start, first)) for start, stop in runs)
         total = [a + b for a, b in zip(total, run_lengths(rows, ranks), strict=True)]
@@ -78,31 +109,31 @@ def held(runs: Runs, length: int, sequences: tuple[int, ...], ranks: int) -> lis
     return total
 
 
-def _by_heads(call: AttentionCall, held_queries: list, held_keys: list, units: int) -> int:
+def both(some: Runs, others: Runs) -> Runs:
+    """Rows that are in both."""
+    cuts = [(max(a, c), min(b, d)) for a, b in some for c, d in others]
+    return tuple((start, stop) for start, stop in cuts if start < stop)
+
+
+def _key_width(call: AttentionCall) -> int:
+    return (0 if call.old_key else call.key[3]) + (0 if call.old_value else call.value[3])
+
+
+def _by_heads(
+    call: AttentionCall, sent: list[int], keys: list[int], returned: list[int], units: int
+) -> int:
     heads, groups = call.query[1], call.key[1]
-    width, value_width = call.key[3], call.value[3]
-    ranks = len(held_queries)
     total, first = 0, 0
-    for rank, share in enumerate(run_lengths(units, ranks)):
+    for rank, share in enumerate(run_lengths(units, len(sent))):
         query_heads = share * heads // units
         key_heads = -(-(first + share) * groups // units) - first * groups // units
         first += share
-        total += (sum(held_queries) - held_queries[rank]) * query_heads * width
-        total += (sum(held_keys) - held_keys[rank]) * key_heads * (width + value_width)
-        total += held_queries[rank] * (heads - query_heads) * value_width
+        total += (sum(sent) - sent[rank]) * query_heads * call.query[3]
+        total += (sum(keys) - keys[rank]) * key_heads * _key_width(call)
+        total += returned[rank] * (heads - query_heads) * call.value[3]
     return BYTES * call.query[0] * total
 
 
-def _by_keys(call: AttentionCall, held_keys: list) -> int:
-    lacking = sum(sum(held_keys) - own for own in held_keys)
-    return BYTES * call.query[0] * lacking * call.key[1] * (call.key[3] + call.value[3])
-
-
-def with_unread_rows(call: AttentionCall) -> AttentionCall:
-    """As if somebody read every result."""
-    return replace(call, queries=call.changing)
-
-
-def with_steady_keys(call: AttentionCall) -> AttentionCall:
-    """As if every key changed from step to step."""
-    return replace(call, keys=((0, call.key[2]),) if call.keys else ())
+def _by_keys(call: AttentionCall, keys: list[int]) -> int:
+    lacking = sum(sum(keys) - own for own in keys)
+    return BYTES * call.query[0] * lacking * call.key[1] * _key_width(call)
