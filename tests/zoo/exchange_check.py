@@ -87,7 +87,7 @@ def _of_bytes(
             total += count * costs[call, premises].bytes
         if total == moved:
             sent = [text for name, text in SENDING.items() if getattr(general, name)]
-            said = [" and ".join(sent) + " travel"] if sent else []
+            said = [", ".join(sent) + " travel"] if sent else []
             named = {"crosses" if "crosses" in way else way["way"] for way in ways.values()}
             said += [text for name, text in WAYS.items() if name in named]
             return said or [CUTS[general.cut]]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from attention_calls import AttentionCall
-from models.registry import Tiny, changes_between_steps
+from models.registry import Tiny, at_sizes, changes_between_steps, own_sizes
 from plan_exchanges import exchanges_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +55,8 @@ def export_folder(tiny: Tiny) -> Path:
     config, inputs = describe(tiny)
     leaves, structure = torch.utils._pytree.tree_flatten((config, inputs))
     digest.update(repr((structure, tiny.method, tiny.constants)).encode())
+    if tiny.sizes:
+        digest.update(repr((tiny.dynamic_axes, tiny.sizes)).encode())
     for leaf in leaves:
         is_tensor = isinstance(leaf, torch.Tensor)
         is_plain = leaf is None or isinstance(leaf, bool | int | float | str)
@@ -74,6 +76,8 @@ def measure(tiny: Tiny) -> dict[str, Any]:
     row["meshes"] = {}
     if not exported["ok"]:
         return row
+    if tiny.sizes:
+        row["sizes"] = [exported["sizes"], *(exported["sizes"] | sizes for sizes in tiny.sizes)]
     if tiny.kind != "vae":
         recorded_calls(tiny)
     for mesh in [f"{AXES[tiny.kind]}={ranks}" for ranks in RANKS] + list(tiny.meshes):
@@ -94,27 +98,41 @@ def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
     import torch
     from build_model import build
     from tutti.export import ExportError, export_module
-    from tutti.export.arguments import named_outputs, split_tensors
+    from tutti.export.arguments import join_tensors, named_outputs, split_tensors
 
     torch.set_num_threads(1)
     started = time.monotonic()
     module, inputs = build(tiny)
-    with torch.no_grad():
-        outputs = named_outputs(getattr(module, tiny.method)(**inputs))
-    _, tensors = split_tensors(inputs)
-    for name, tensor in tensors.items():
-        np.save(folder / f"in.{name}.npy", tensor.numpy())
-    for i, tensor in enumerate(outputs.values()):
-        np.save(folder / f"out.{i}.npy", tensor.numpy())
+    structure, tensors = split_tensors(inputs)
+    for i, sizes in enumerate(({}, *tiny.sizes)):
+        given = at_sizes(tiny, tensors, sizes) if sizes else tensors
+        with torch.no_grad():
+            arguments = join_tensors(structure, given)
+            outputs = named_outputs(getattr(module, tiny.method)(**arguments))
+        save_case(case_folder(folder, i), given, list(outputs.values()))
     made = {"ok": True, "inputs": list(tensors), "outputs": list(outputs)}
+    made |= {"sizes": own_sizes(tiny, tensors)} if tiny.sizes else {}
+    options = {"method": tiny.method, "constants": tiny.constants}
+    options |= {"dynamic_axes": tiny.dynamic_axes} if tiny.sizes else {}
     try:
-        report = export_module(
-            module, inputs, folder / "model.onnx", method=tiny.method, constants=tiny.constants
-        )
+        report = export_module(module, inputs, folder / "model.onnx", **options)
     except ExportError as error:
         return made | {"ok": False, "error": str(error)[:600]}
     made |= {"exporter": report.exporter, "opset": report.opset, "notes": report.notes}
     return made | {"seconds": round(time.monotonic() - started, 1)}
+
+
+def case_folder(folder: Path, case: int) -> Path:
+    """Inputs and PyTorch's answer at the description's sizes, or at one of the others."""
+    return folder / f"sizes.{case}" if case else folder
+
+
+def save_case(folder: Path, inputs: dict[str, Any], outputs: list[Any]) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, tensor in inputs.items():
+        np.save(folder / f"in.{name}.npy", tensor.numpy())
+    for i, tensor in enumerate(outputs):
+        np.save(folder / f"out.{i}.npy", tensor.numpy())
 
 
 def recorded_calls(tiny: Tiny) -> list[AttentionCall]:
@@ -158,11 +176,10 @@ def on_mesh(tiny: Tiny, folder: Path, exported: dict[str, Any], mesh: str) -> di
         plan = place / "1/model.plan"
         report = json.loads(tutti("inspect", "plan", plan, "--json"))
         result |= of_plan(report, tutti("inspect", "plan", plan, "--text"))
-        feeds = []
-        for tensor in report["inputs"]:
-            feeds += ["--input", f"{tensor['name']}={folder}/in.{tensor['name']}.npy"]
-        tutti("run", plan, "--output-dir", place / "out", "--threads", 2, *feeds)
-        result |= compare(folder, place / "out", exported["outputs"])
+        cases = range(len(tiny.sizes) + 1)
+        result |= worst(
+            [run_case(plan, case_folder(folder, i), report, exported["outputs"]) for i in cases]
+        )
     except subprocess.TimeoutExpired as error:
         result["error"] = f"{error.cmd[1]}: longer than {COMMAND_SECONDS} s"
     except RuntimeError as error:
@@ -173,11 +190,30 @@ def on_mesh(tiny: Tiny, folder: Path, exported: dict[str, Any], mesh: str) -> di
     return result
 
 
+def run_case(plan: Path, case: Path, report: dict[str, Any], outputs: list[str]) -> dict[str, Any]:
+    """Runs a plan on saved inputs and compares."""
+    feeds = []
+    for tensor in report["inputs"]:
+        feeds += ["--input", f"{tensor['name']}={case}/in.{tensor['name']}.npy"]
+    out = plan.parent.parent / "out"
+    tutti("run", plan, "--output-dir", out, "--threads", 2, *feeds)
+    return compare(case, out, outputs)
+
+
+def worst(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first that is wrong, or the least exact."""
+    wrong = [result for result in results if not result.get("equal")]
+    return wrong[0] if wrong else max(results, key=lambda result: result["relative_error"])
+
+
 def premises(tiny: Tiny, folder: Path, exported: dict[str, Any]) -> list[str]:
-    """What a profile says of the inputs: the content of some, and which a denoising loop keeps."""
+    """What a profile says of the inputs: the content of some, ranges of sizes, and which a denoising loop keeps."""
     options = [part for name in tiny.bind for part in ("--bind", f"{name}={folder}/in.{name}.npy")]
     given = [n for n in exported["inputs"] if n not in tiny.bind and n not in tiny.constants]
     steady = [name for name in given if not changes_between_steps(tiny, name)]
+    for name, size in exported.get("sizes", {}).items():
+        tried = [size, *(sizes.get(name, size) for sizes in tiny.sizes)]
+        options += ["--profile", f"{name}={min(tried)}:{size}:{max(tried)}"]
     return options + (["--invariant", *steady] if steady else [])
 
 

@@ -20,10 +20,11 @@ def is_good(row: dict) -> bool:
 
 
 def third(models: list[Tiny]) -> list[Tiny]:
-    """Every third of each kind, in the order of description, which keeps families apart."""
+    """Every third of each kind, in the order of description, which keeps families apart; and those of many sizes."""
     chosen = []
     for kind in ("transformer", "vae", "text"):
-        chosen += [m for m in models if m.kind == kind][::3]
+        of_kind = enumerate(m for m in models if m.kind == kind)
+        chosen += [model for i, model in of_kind if i % 3 == 0 or model.sizes]
     return chosen
 
 
@@ -138,7 +139,20 @@ def table(rows: list[dict]) -> str:
         ("text", "Text encoders"),
     ):
         text += f"\n## {title}\n" + _rows([row for row in rows if row["kind"] == kind])
-    return text
+    return text + _many_sizes([row for row in rows if row.get("sizes")])
+
+
+def _many_sizes(rows: list[dict]) -> str:
+    lines = [
+        "\n## Many sizes, one plan",
+        "Compiled once a rank count; equal at all of these sizes.",
+        "",
+    ]
+    lines += ["| model | sizes |", "| --- | --- |"]
+    for row in rows:
+        sizes = [" ".join(f"{k}={v}" for k, v in one.items()) for one in row["sizes"]]
+        lines.append(f"| {row['name']} | {'; '.join(sizes)} |")
+    return "\n".join(lines) + "\n" if rows else ""
 
 
 ATTENTION_COLUMNS = ("attentions", "exchanges each (2/3/4)", "bytes/min (2/3/4)")

@@ -190,3 +190,34 @@ def test_flex_attention_with_another_score_is_refused(tmp_path):
     module = Flexible(lambda score, batch, head, query, key: score + query - key)
     with pytest.raises(ExportError, match="flex attention with a function of scores"):
         export_module(module, {"x": torch.randn(1, 2, 10, 16)}, tmp_path / "m.onnx")
+
+
+def test_splits_of_symbolic_sizes_are_slices(tmp_path):
+    class Joined(torch.nn.Module):
+        def forward(self, x, y):
+            a, b = torch.cat([x, y], dim=1).split_with_sizes([x.shape[1], y.shape[1]], dim=1)
+            return b.sum(1) + 2 * a.sum(1)
+
+    inputs = {"x": torch.randn(1, 3, 4), "y": torch.randn(1, 5, 4)}
+    path = tmp_path / "m.onnx"
+    axes = {"x": {1: "text"}, "y": {1: "tokens"}}
+    export_module(Joined(), inputs, path, dynamic_axes=axes)
+    types = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+    assert "SplitToSequence" not in types
+    others = {"x": torch.randn(1, 6, 4), "y": torch.randn(1, 2, 4)}
+    assert check_export(Joined(), others, path)["output"] < 1e-6
+
+
+def test_a_range_that_the_module_asks_for_is_found(tmp_path):
+    class Table(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = torch.nn.Parameter(torch.randn(32, 4))
+
+        def forward(self, x):
+            return x + self.rows[: x.shape[1]]
+
+    path = tmp_path / "m.onnx"
+    export_module(Table(), {"x": torch.zeros(1, 5, 4)}, path, dynamic_axes={"x": {1: "frames"}})
+    shape = onnx.load(path, load_external_data=False).graph.input[0].type.tensor_type.shape
+    assert [d.dim_param or d.dim_value for d in shape.dim] == [1, "frames", 4]

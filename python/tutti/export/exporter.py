@@ -159,15 +159,13 @@ def _with_torch_export(function: TensorFunction, report: ExportReport) -> None:
 
 def real_program(function: TensorFunction, report: ExportReport) -> torch.export.ExportedProgram:
     """The function as a program of ATen operators that ONNX has counterparts of."""
-    symbols: dict[str, Any] = {}
-    shapes = []
-    for name in function.inputs:
-        axes = report.dynamic_axes.get(name, {})
-        shapes.append(
-            {axis: symbols.setdefault(n, torch.export.Dim(n)) for axis, n in axes.items()}
-        )
+    # Their ranges are found in the trace; a size that the module fixes is an error there.
+    dynamic = torch.export.Dim.DYNAMIC
+    shapes = tuple(
+        {axis: dynamic for axis in report.dynamic_axes.get(name, {})} for name in function.inputs
+    )
     example = tuple(function.inputs.values())
-    sizes = {"tensors": tuple(shapes)} if symbols else None
+    sizes = {"tensors": shapes} if any(shapes) else None
     with known_elements():
         program = torch.export.export(function, example, dynamic_shapes=sizes, strict=False)
     if needs_rewrite(program):

@@ -25,8 +25,25 @@ def needs_rewrite(program: torch.export.ExportedProgram) -> bool:
     return any(
         is_complex(node.meta.get("val"))
         or (node.op == "call_function" and operator_name(node.target) in REWRITTEN)
+        or is_symbolic_split(node)
         for node in program.graph.nodes
     )
+
+
+def is_symbolic_split(node: torch.fx.Node) -> bool:
+    """A split whose sizes are no numbers: as ONNX it would be a sequence of tensors."""
+    if node.op != "call_function" or operator_name(node.target) != "split_with_sizes":
+        return False
+    return any(isinstance(size, torch.fx.Node) for size in node.args[1])
+
+
+def split_by_slices(x: torch.Tensor, sizes: list[Any], dim: int = 0) -> list[torch.Tensor]:
+    """torch.split_with_sizes."""
+    start, parts = 0, []
+    for size in sizes:
+        parts.append(x.narrow(dim, start, size))
+        start = start + size
+    return parts
 
 
 def drop_idle_squeezes(program: torch.export.ExportedProgram) -> None:
@@ -107,6 +124,11 @@ class PairInterpreter(torch.fx.Interpreter):
             self._kinds.add("flex attention became attention with a mask")
             return dense_attention(*args, **kwargs)
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        if name == "split_with_sizes" and any(isinstance(x, torch.SymInt) for x in leaves):
+            self._kinds.add("splits of symbolic sizes became slices")
+            x, *rest = args
+            parts = split_by_slices(x.parts if isinstance(x, Pair) else x, *rest)
+            return [Pair(part) for part in parts] if isinstance(x, Pair) else parts
         if name in MAKERS:
             self._kinds.add("complex numbers became pairs of reals")
             return MAKERS[name](*args, **kwargs)

@@ -34,6 +34,23 @@ def FluxTransformer2DModel():
     return config, inputs
 
 
+@tiny(
+    "transformer",
+    tokens=(TEXT, TOKENS),
+    name="FluxTransformer2DModel.sizes",
+    class_name="FluxTransformer2DModel",
+    dynamic_axes={
+        "hidden_states": {1: "tokens"},
+        "img_ids": {0: "tokens"},
+        "encoder_hidden_states": {1: "text"},
+        "txt_ids": {0: "text"},
+    },
+    sizes=({"tokens": 50, "text": 3}, {"tokens": 126, "text": 17}, {"tokens": 101}),
+)
+def flux_of_many_sizes():
+    return FluxTransformer2DModel()
+
+
 @tiny("transformer", tokens=(TEXT, TOKENS))
 def Flux2Transformer2DModel():
     config = JOINT | {"timestep_guidance_channels": 32, "axes_dims_rope": [4, 4, 4, 4]}

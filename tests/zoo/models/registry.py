@@ -34,7 +34,9 @@ class Tiny:
     class_name: str = ""
     library: str = "diffusers"
     meshes: tuple[str, ...] = ()  # beyond the ranks of the table
+    # Symbolic axes of inputs, and sizes beyond those of the description that the same plan is run at.
     dynamic_axes: dict[str, dict[int, str]] = field(default_factory=dict)
+    sizes: tuple[dict[str, int], ...] = ()
 
 
 MODELS: dict[str, Tiny] = {}
@@ -85,3 +87,25 @@ STEP_INPUTS = re.compile(
 def changes_between_steps(tiny: Tiny, name: str) -> bool:
     """Of a tensor input: what is denoised does, and so does all that a decoder or a text encoder is given."""
     return tiny.kind != "transformer" or STEP_INPUTS.fullmatch(name) is not None
+
+
+def own_sizes(tiny: Tiny, tensors: dict[str, torch.Tensor]) -> dict[str, int]:
+    """Of the symbolic axes, in the description."""
+    axes = tiny.dynamic_axes.items()
+    return {
+        symbol: tensors[name].shape[axis] for name, named in axes for axis, symbol in named.items()
+    }
+
+
+def at_sizes(
+    tiny: Tiny, tensors: dict[str, torch.Tensor], sizes: dict[str, int]
+) -> dict[str, torch.Tensor]:
+    """The inputs at other sizes: repeated or cut along symbolic axes, floats with some noise."""
+    result = {}
+    for name, tensor in tensors.items():
+        for axis, symbol in tiny.dynamic_axes.get(name, {}).items():
+            size = sizes.get(symbol, tensor.shape[axis])
+            tensor = tensor.index_select(axis, torch.arange(size) % tensor.shape[axis])
+        noise = 1 + 0.1 * torch.randn_like(tensor) if tensor.is_floating_point() else 1
+        result[name] = tensor * noise
+    return result

@@ -62,6 +62,26 @@ def wan_text_image_to_video():
     return WAN, inputs
 
 
+@tiny(
+    "transformer",
+    tokens=(TOKENS,),
+    name="WanTransformer3DModel.sizes",
+    class_name="WanTransformer3DModel",
+    dynamic_axes={
+        "hidden_states": {0: "batch", 2: "frames"},
+        "timestep": {0: "batch"},
+        "encoder_hidden_states": {0: "batch", 1: "text"},
+    },
+    sizes=(
+        {"batch": 1, "frames": 3, "text": 5},
+        {"batch": 3, "frames": 8, "text": 23},
+        {"frames": 7},
+    ),
+)
+def wan_of_many_sizes():
+    return WanTransformer3DModel()
+
+
 @tiny("transformer", tokens=(TOKENS,))
 def WanVACETransformer3DModel():
     config = WAN | {"num_layers": 3, "vace_layers": [0, 2], "vace_in_channels": 12}
