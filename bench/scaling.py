@@ -4,7 +4,7 @@
     python bench/measurements/records.py --add scaling.json        into docs/
 
 Measured, in order of worth, until --seconds are over: one forward at each number of ranks that has cards; PyTorch's
-(bench/peers) at the same numbers; how far N ranks are from fp64, beside PyTorch's bf16; a pair of guidance branches with
+(bench/peers) at the same numbers; exchanges by NCCL and by others; how far N ranks are from fp64, beside PyTorch's bf16; a pair of guidance branches with
 cfg=2; the served call against the bare forward; the sample clips model. Needs PyTorch for the peers; what cannot run is
 reported under "failures". Without a GPU: says so and does nothing.
 """
@@ -83,8 +83,9 @@ class Run:
         self.failures.append({"step": name, "why": why, "command": " ".join(command)})
         return None
 
-    def tutti(self, *arguments, name, limit=STEP_SECONDS):
-        return self.step(name, [self.options.tutti, *arguments], limit)
+    def tutti(self, *arguments, name, limit=STEP_SECONDS, exchange=None):
+        environment = os.environ | ({"TUTTI_CUDA_EXCHANGE": exchange} if exchange else {})
+        return self.step(name, [self.options.tutti, *arguments], limit, environment)
 
     def add(self, ours, peer=None, **fields):
         """One record; `peer` is a report of bench/peers."""
@@ -129,13 +130,13 @@ def classes_of(report):
     return rows or {row["op"]: row["seconds"] for row in report["kernels"]}
 
 
-def bench(run, folder, sizes, mesh, name, runs=5, batch=1):
+def bench(run, folder, sizes, mesh, name, runs=5, batch=1, exchange=None):
     command = ["bench", folder / "model.onnx", *sized("--typical", sizes, batch=batch),
-               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--runs", runs,
-               "--json"]  # fmt: skip
+               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--warmup", 3,
+               "--runs", runs, "--json"]  # fmt: skip
     if mesh:
         command += ["--mesh", mesh]
-    out = run.tutti(*command, name=name)
+    out = run.tutti(*command, name=name, exchange=exchange)
     if out is None:
         return None
     report = json.loads(out)
@@ -180,6 +181,41 @@ def forwards(run, folder, sizes, shape):
         }  # fmt: skip
         for peer in theirs.values() or [None]:
             run.add(ours, peer, **common)
+
+
+def exchanges(run, folder, sizes, shape):
+    """The same forward with NCCL for its exchanges, and the exchanges of a layer as others make them."""
+    for ranks in [r for r in run.options.ranks if 1 < r <= len(run.found)]:
+        name = f"Tutti, {ranks} ranks, NCCL"
+        report = bench(run, folder, sizes, f"cp={ranks}", name, run.options.runs, exchange="nccl")
+        if report is not None:
+            run.add(
+                report, name=f"{FORWARD}, exchanges by NCCL", shape=shape, ranks=ranks, dtype="bf16",
+                ours_s=report["median_s"], spread_s=[report["min_s"], report["max_s"]],
+                breakdown_s=classes_of(report),
+                command=f"bench/scaling.py: TUTTI_CUDA_EXCHANGE=nccl tutti bench --mesh cp={ranks}",
+            )  # fmt: skip
+        ours = run.raw.get(f"Tutti, {ranks} ranks")
+        for way in ("nccl", "fast-ulysses"):
+            command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
+                       f"--nproc-per-node={ranks}", BENCH / "peers/exchange.py", "--ways", way]  # fmt: skip
+            out = run.step(f"exchange by {way}, {ranks} ranks", command, 60)
+            for line in (out or "").splitlines():
+                if not line.startswith("{"):
+                    continue
+                peer = json.loads(line)
+                peer["median_s"] = peer["median_ms"] / 1e3
+                run.raw[f"{peer['peer']}, {ranks} ranks"] = peer
+                print(
+                    f"  {peer['median_ms']:.3f} ms a layer, {peer['gb_per_s']:.0f} GB/s", flush=True
+                )
+                if ours is not None and ours.get("exchange"):
+                    a_layer = ours["exchange"][0]["seconds"] / sizes.layers
+                    run.add(
+                        ours, peer, name="cosmos-shape, exchanges of a layer, waiting included", shape=shape,
+                        ranks=ranks, dtype="bf16", ours_s=a_layer,
+                        command="bench/scaling.py: tutti bench, profiled; bench/peers/exchange.py",
+                    )  # fmt: skip
 
 
 def fidelity(run, folder, sizes):
@@ -296,7 +332,9 @@ def parse(arguments=None):
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peers", nargs="+", default=["compile", "eager"])
     parser.add_argument(
-        "--steps", nargs="+", default=["forwards", "fidelity", "pair", "clips", "served"]
+        "--steps",
+        nargs="+",
+        default=["forwards", "exchanges", "fidelity", "pair", "clips", "served"],
     )
     return parser.parse_args(arguments)
 
@@ -314,6 +352,7 @@ def main():
     folder = make_model(run, sizes)
     steps = {
         "forwards": lambda: forwards(run, folder, sizes, shape),
+        "exchanges": lambda: exchanges(run, folder, sizes, shape),
         "fidelity": lambda: fidelity(run, folder, sizes),
         "pair": lambda: guided_pair(run, folder, sizes, shape),
         "clips": lambda: clips(run),
