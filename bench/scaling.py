@@ -87,13 +87,13 @@ class Run:
         environment = os.environ | ({"TUTTI_CUDA_EXCHANGE": exchange} if exchange else {})
         return self.step(name, [self.options.tutti, *arguments], limit, environment)
 
-    def add(self, ours, peer=None, **fields):
-        """One record; `peer` is a report of bench/peers."""
+    def add(self, ours, theirs=None, **fields):
+        """One record; `theirs` is a report of bench/peers."""
         versions = {"driver": self.driver, "Tutti": ours.get("backend", "")}
         fields = {"card": self.found[0], "date": self.date, "versions": versions} | fields
-        if peer is not None:
-            fields["versions"] = versions | peer["versions"]
-            fields |= {"peer": peer["peer"], "peer_s": peer["median_s"]}
+        if theirs is not None:
+            fields["versions"] = versions | theirs["versions"]
+            fields |= {"peer": theirs["peer"], "peer_s": theirs["median_s"]}
         self.records.append(record(**fields))
 
 
@@ -181,6 +181,35 @@ def forwards(run, folder, sizes, shape):
         }  # fmt: skip
         for peer in theirs.values() or [None]:
             run.add(ours, peer, **common)
+
+
+def predicted_seconds(two, sizes, ranks):
+    """A forward on more ranks than there are cards, from the profile of two.
+
+    What is not an exchange is shared out evenly. An exchange takes as long as its bytes do at the rate that two ranks
+    saw; a rank sends 1 / N of all, but to N - 1 others.
+    """
+    classes = classes_of(two)
+    exchange = two["exchange"][0]
+    tokens = sizes.frames * sizes.height * sizes.columns
+    features = (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_size
+    sent = 2 * tokens * features / ranks * (ranks - 1) / ranks * sizes.layers
+    computed = sum(seconds for name, seconds in classes.items() if name != "exchanges")
+    return computed * 2 / ranks + sent / exchange["bytes_per_second"]
+
+
+def predict(run, sizes, shape):
+    """Records of rank counts that have no cards here, labelled as what they are."""
+    one, two = run.raw.get("Tutti, 1 ranks"), run.raw.get("Tutti, 2 ranks")
+    if one is None or two is None or not two.get("exchange"):
+        return
+    for ranks in [r for r in RANKS if r > len(run.found)]:
+        run.add(
+            two, name="PREDICTION, not measured: " + FORWARD, shape=shape, ranks=ranks, dtype="bf16",
+            ours_s=round(predicted_seconds(two, sizes, ranks), 4),
+            command="bench/scaling.py, from its profile of 2 ranks",
+            peer="our own one rank, measured", peer_s=one["median_s"],
+        )  # fmt: skip
 
 
 def exchanges(run, folder, sizes, shape):
@@ -360,6 +389,7 @@ def main():
     }
     for name in options.steps:
         steps[name]()
+    predict(run, sizes, shape)
     report = {"cards": found, "records": run.records, "failures": run.failures, "raw": run.raw}
     Path(options.report).parent.mkdir(parents=True, exist_ok=True)
     Path(options.report).write_text(json.dumps(report, indent=1) + "\n")

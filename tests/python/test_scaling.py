@@ -20,7 +20,7 @@ seconds = 3.0 / ranks * slow
 print(json.dumps({{
     "backend": "2 x a card", "ranks": ranks, "median_s": seconds, "min_s": seconds, "max_s": seconds,
     "classes": [[{{"class": "attention", "seconds": 2.0 / ranks}}]], "idle_s": [0.5],
-    "exchange": [{{"seconds": 0.2}}], "kernels": [],
+    "exchange": [{{"seconds": 0.2, "bytes_per_second": 1e11}}], "kernels": [],
 }}))
 """
 
@@ -51,7 +51,14 @@ def test_records_of_every_rank_count_that_has_cards(machine):
     assert done.returncode == 0, done.stderr
     report = json.loads((machine / "report.json").read_text())
     told = [(r["name"], r["ranks"], r["ours_s"]) for r in report["records"]]
-    assert told == [(FORWARD, 1, 3.0), (FORWARD, 2, 1.5), (f"{FORWARD}, exchanges by NCCL", 2, 3.0)]
+    assert told[:3] == [
+        (FORWARD, 1, 3.0),
+        (FORWARD, 2, 1.5),
+        (f"{FORWARD}, exchanges by NCCL", 2, 3.0),
+    ]
+    # No layers, so no exchanges: what two ranks compute in 1.5 s, shared out.
+    label = f"PREDICTION, not measured: {FORWARD}"
+    assert told[3:] == [(label, 4, 0.75), (label, 8, 0.375)]
     first = report["records"][0]
     assert first["card"] == "Card X" and first["versions"]["driver"] == "1.2.3"
     assert first["breakdown_s"] == {"attention": 2.0, "idle": 0.5}
