@@ -387,12 +387,14 @@ def main():
         "clips": lambda: clips(run),
         "served": lambda: served(run, folder, sizes, shape),
     }
-    for name in options.steps:
-        steps[name]()
-    predict(run, sizes, shape)
-    report = {"cards": found, "records": run.records, "failures": run.failures, "raw": run.raw}
-    Path(options.report).parent.mkdir(parents=True, exist_ok=True)
-    Path(options.report).write_text(json.dumps(report, indent=1) + "\n")
+    try:
+        for name in options.steps:
+            steps[name]()
+        predict(run, sizes, shape)
+    finally:
+        report = {"cards": found, "records": run.records, "failures": run.failures, "raw": run.raw}
+        Path(options.report).parent.mkdir(parents=True, exist_ok=True)
+        Path(options.report).write_text(json.dumps(report, indent=1) + "\n")
     for r in run.records:
         peer = f", {r['peer']} {r['peer_s']:.4f} s, ratio {r['ratio']:.3f}" if r["peer"] else ""
         print(
