@@ -117,7 +117,7 @@ def records(rows):
     peer = next((row for row in rows if "peer" in row), None)
     by_shape = {}
     for row in rows:
-        if "ms" in row:
+        if "ms" in row and "alone" not in row["way"]:
             by_shape.setdefault(row["shape"], []).append(row)
     made = []
     for shape, ways in by_shape.items():

@@ -41,7 +41,8 @@ class Tuner {
   std::string file_of(const std::string& key) const;
   std::string find(const std::string& key);  // under mutex_
   void keep(const std::string& key, const std::string& name);
-  Result<double> measure(cudaStream_t stream, const TunedWay& way, double best);
+  static Result<double> time(cudaStream_t stream, const TunedWay& way, int runs);
+  static Result<std::size_t> measure(cudaStream_t stream, std::span<const TunedWay> ways);
 
   const std::string folder_;
   const std::string machine_;
