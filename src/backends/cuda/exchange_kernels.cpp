@@ -1,5 +1,5 @@
-// Exchanges between the ranks of one mesh axis. src/comm/transfer_plan.h knows what travels; each
-// rank copies its boxes out of the others' memory.
+// Exchanges between the ranks of one mesh axis. src/comm/transfer_plan.h knows what travels; one
+// kernel a rank writes its boxes into the others' memory, or reads them there.
 #include "backends/cuda/exchange_kernels.h"
 
 #include <algorithm>
@@ -41,49 +41,51 @@ Result<std::vector<TransferPlan>> plans_of_all(int ranks, F&& plan_of) {
   return plans;
 }
 
-// Pulls boxes out of the other ranks' inputs into this rank's targets, then makes the copies inside
-// of them. Buffers: inputs by rank, then targets.
+// Moves boxes between the ranks' inputs and targets, then makes the copies inside of this rank's
+// targets. Buffers: inputs by rank and operand, then targets likewise; those that a rank does not
+// touch are null.
 class Transfer {
  public:
   static Result<Transfer> create(RankContext& context, std::shared_ptr<Communicator> communicator,
                                  const std::vector<TransferPlan>& plans, std::size_t operands) {
     Transfer transfer(context, std::move(communicator), operands);
     const auto self = static_cast<std::size_t>(transfer.meeting_.rank());
-    const std::size_t sources = plans.size() * operands;
-    std::vector<BoxCopies::Box> pulls;
-    for (std::size_t peer = 0; peer < plans.size(); ++peer) {
-      const std::vector<Region>& from = plans[peer].exchange.send[self];
-      const std::vector<Region>& to = plans[self].exchange.receive[peer];
-      if (from.size() != to.size()) {
-        return internal_error("exchange: rank ", peer, " sends ", from.size(), " regions, rank ",
-                              self, " expects ", to.size());
-      }
-      for (std::size_t i = 0; i < from.size(); ++i) {
-        pulls.push_back({from[i], static_cast<int>(peer * operands) + from[i].buffer, to[i],
-                         static_cast<int>(sources) + to[i].buffer});
-      }
+    std::vector<BoxCopies::Box> moves;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      // Each rank begins with another peer, so that they do not all use the same link.
+      const std::size_t peer = (self + i) % plans.size();
+      const bool pushes = transfer.pushes_;
+      TUTTI_RETURN_IF_ERROR(
+          transfer.add_moves(plans, pushes ? self : peer, pushes ? peer : self, &moves));
     }
     std::vector<BoxCopies::Box> repeats;
     for (const LocalCopy& copy : plans[self].copies) {
-      repeats.push_back({copy.from, static_cast<int>(sources) + copy.from.buffer, copy.to,
-                         static_cast<int>(sources) + copy.to.buffer});
+      repeats.push_back({copy.from, transfer.target_of(self, copy.from.buffer), copy.to,
+                         transfer.target_of(self, copy.to.buffer)});
     }
-    TUTTI_ASSIGN_OR_RETURN(transfer.pulls_, BoxCopies::create(context, pulls, sources + operands));
-    TUTTI_ASSIGN_OR_RETURN(transfer.repeats_,
-                           BoxCopies::create(context, repeats, sources + operands));
-    transfer.addresses_.resize(sources + operands + 1);
+    const std::size_t buffers = 2 * plans.size() * operands;
+    TUTTI_ASSIGN_OR_RETURN(transfer.moves_, BoxCopies::create(context, moves, buffers));
+    TUTTI_ASSIGN_OR_RETURN(transfer.repeats_, BoxCopies::create(context, repeats, buffers));
+    transfer.addresses_.resize(buffers + 1);
     transfer.sent_bytes_ = plans[self].exchange.sent_bytes(static_cast<int>(self));
     return transfer;
   }
 
   Status run(std::span<const void* const> sources, std::span<void* const> targets) {
-    TUTTI_RETURN_IF_ERROR(meeting_.open(sources));
-    std::size_t at = 0;
+    const std::span<const void* const> outputs(const_cast<const void* const*>(targets.data()),
+                                               targets.size());
+    TUTTI_RETURN_IF_ERROR(meeting_.open(pushes_ ? outputs : sources));
+    const int self = meeting_.rank();
     for (int rank = 0; rank < meeting_.size(); ++rank) {
-      for (std::size_t i = 0; i < operands_; ++i) addresses_[at++] = meeting_.buffer(rank, i);
+      for (std::size_t i = 0; i < operands_; ++i) {
+        const void* theirs = meeting_.buffer(rank, i);
+        const void*& source = addresses_[source_of(static_cast<std::size_t>(rank), i)];
+        const void*& target = addresses_[target_of(static_cast<std::size_t>(rank), i)];
+        source = rank == self ? sources[i] : pushes_ ? nullptr : theirs;
+        target = rank == self ? targets[i] : pushes_ ? theirs : nullptr;
+      }
     }
-    for (void* target : targets) addresses_[at++] = target;
-    TUTTI_RETURN_IF_ERROR(pulls_.run(addresses_));
+    TUTTI_RETURN_IF_ERROR(moves_.run(addresses_));
     meeting_.add_sent(sent_bytes_);
     TUTTI_RETURN_IF_ERROR(meeting_.close());
     return repeats_.run(addresses_);
@@ -93,11 +95,39 @@ class Transfer {
 
  private:
   Transfer(RankContext& context, std::shared_ptr<Communicator> communicator, std::size_t operands)
-      : meeting_(context, std::move(communicator), operands), operands_(operands) {}
+      : pushes_(context.exchange_way == ExchangeWay::kPush),
+        meeting_(context, std::move(communicator), operands),
+        operands_(operands) {}
 
+  template <class I>
+  std::size_t source_of(std::size_t rank, I operand) const {
+    return rank * operands_ + static_cast<std::size_t>(operand);
+  }
+  template <class I>
+  int target_of(std::size_t rank, I operand) const {
+    return static_cast<int>((static_cast<std::size_t>(meeting_.size()) + rank) * operands_ +
+                            static_cast<std::size_t>(operand));
+  }
+
+  Status add_moves(const std::vector<TransferPlan>& plans, std::size_t sender, std::size_t receiver,
+                   std::vector<BoxCopies::Box>* moves) const {
+    const std::vector<Region>& from = plans[sender].exchange.send[receiver];
+    const std::vector<Region>& to = plans[receiver].exchange.receive[sender];
+    if (from.size() != to.size()) {
+      return internal_error("exchange: rank ", sender, " sends ", from.size(), " regions, rank ",
+                            receiver, " expects ", to.size());
+    }
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      moves->push_back({from[i], static_cast<int>(source_of(sender, from[i].buffer)), to[i],
+                        target_of(receiver, to[i].buffer)});
+    }
+    return {};
+  }
+
+  bool pushes_;
   Meeting meeting_;
   std::size_t operands_;
-  BoxCopies pulls_;
+  BoxCopies moves_;
   BoxCopies repeats_;
   std::vector<const void*> addresses_;
   std::int64_t sent_bytes_ = 0;

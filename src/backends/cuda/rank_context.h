@@ -14,6 +14,14 @@
 namespace tutti::cuda {
 
 class Blas;
+class Recorder;
+
+// How boxes of data get from rank to rank.
+enum class ExchangeWay {
+  kPush,  // the sender's kernel writes into the receiver's memory
+  kPull,  // the receiver's kernel reads the sender's memory
+  kNccl,  // packed, through NCCL
+};
 
 // Where kernels report indexes out of range: 4 words of device memory (kernels/prelude.cuh).
 struct FaultWords {
@@ -45,6 +53,9 @@ struct RankContext {
   std::vector<std::shared_ptr<Communicator>> communicators;  // by mesh axis
   std::vector<std::string> axes;                             // names, by mesh axis
   ExchangeEvents events;
+  ExchangeWay exchange_way = ExchangeWay::kPush;
+  Recorder* recorder = nullptr;      // null when dry
+  std::vector<int> reached_devices;  // whose memory this one can address
   Staging* staging = nullptr;
 
   // A number under which a kernel reports faults in messages that begin with `name`.
