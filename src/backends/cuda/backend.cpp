@@ -10,7 +10,8 @@ Result<ExchangeWay> exchange_way() {
   const std::string_view name = given == nullptr ? "" : given;
   if (name.empty() || name == "push") return ExchangeWay::kPush;
   if (name == "pull") return ExchangeWay::kPull;
-  return invalid_argument("TUTTI_CUDA_EXCHANGE is '", name, "', expected push or pull");
+  if (name == "nccl") return ExchangeWay::kNccl;
+  return invalid_argument("TUTTI_CUDA_EXCHANGE is '", name, "', expected push, pull or nccl");
 }
 
 }  // namespace

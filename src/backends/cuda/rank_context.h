@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 namespace tutti::cuda {
 
 class Blas;
+class NcclComm;
 class Recorder;
 
 // How boxes of data get from rank to rank.
@@ -56,6 +58,10 @@ struct RankContext {
   ExchangeWay exchange_way = ExchangeWay::kPush;
   Recorder* recorder = nullptr;      // null when dry
   std::vector<int> reached_devices;  // whose memory this one can address
+  // kNccl: by communicator along an axis, and the buffer of exchanges, as large as the latest
+  // needs.
+  std::map<const Communicator*, std::shared_ptr<NcclComm>> nccl;
+  std::shared_ptr<DeviceMemory> packed;
   Staging* staging = nullptr;
 
   // A number under which a kernel reports faults in messages that begin with `name`.
