@@ -101,8 +101,8 @@ Status PackedTransfer::run(std::span<const void* const> sources, std::span<void*
   *next = scratch_->data();
   TUTTI_RETURN_IF_ERROR(pack_.run(addresses_));
   // All are here, or none of them gives the device what would wait for the others.
-  TUTTI_RETURN_IF_ERROR(context_.recorder->wait([&] { return communicator_->barrier(); }));
-  TUTTI_RETURN_IF_ERROR(nccl_->exchange(send_, receive_, context_.stream));
+  TUTTI_RETURN_IF_ERROR(context_->recorder->wait([&] { return communicator_->barrier(); }));
+  TUTTI_RETURN_IF_ERROR(nccl_->exchange(send_, receive_, context_->stream));
   return unpack_.run(addresses_);
 }
 

@@ -20,9 +20,9 @@ class PackedTransfer {
   Status run(std::span<const void* const> sources, std::span<void* const> targets);
 
  private:
-  explicit PackedTransfer(RankContext& context) : context_(context) {}
+  explicit PackedTransfer(RankContext& context) : context_(&context) {}
 
-  RankContext& context_;
+  RankContext* context_;
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<NcclComm> nccl_;
   std::shared_ptr<DeviceMemory> scratch_;
