@@ -81,13 +81,12 @@ TEST_F(Ranks, AnyOfThemMayGiveARecordingUp) {
       ASSERT_TRUE(memory.ok());
       ASSERT_TRUE(recorder.begin().ok());
       EXPECT_EQ(cudaMemsetAsync((*memory)->data(), 1, 4, stream), cudaSuccess);
-      // So that nobody hears of the end before it has begun.
-      ASSERT_TRUE(recorder
-                      .wait([&] {
-                        begun.arrive_and_wait();
-                        return Status();
-                      })
-                      .ok());
+      // So that nobody hears of the end before it has begun. Who gets the turn late hears of it
+      // here.
+      (void)recorder.wait([&] {
+        begun.arrive_and_wait();
+        return Status();
+      });
       if (group.rank() == culprit) {
         recorder.drop();
         group.abort(internal_error("given up"));
