@@ -4,6 +4,7 @@
 #include "backends/cuda/blas.h"
 #include "backends/cuda/cudnn.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/recording.h"
 #include "backends/cuda/tuner.h"
 #include "backends/cuda/weights.h"
 
@@ -16,6 +17,8 @@ struct DeviceServices {
   Cudnn* cudnn = nullptr;  // likewise; null when it is missing
   Tuner* tuner = nullptr;  // likewise
   Weights* weights = nullptr;
+  SharedCaptures* captures = nullptr;
+  ExchangeWay exchange_way = ExchangeWay::kPush;
   cudaDeviceProp properties{};
 };
 
@@ -32,11 +35,15 @@ class CudaRankDevice final : public RankDevice {
   Status upload(void* target, const void* host, std::size_t bytes) override;
   Status download(void* host, const void* source, std::size_t bytes) override;
   Status copy(void* target, const void* source, std::size_t bytes) override;
+  Status read_input(const RowCopy& rows) override;
+  Status write_output(void* target, const void* source, std::size_t bytes) override;
   Status finish() override;
 
   bool can_record() const override { return true; }
+  bool records_exchanges() const override { return true; }
   Status begin_recording() override;
   Result<std::unique_ptr<Recording>> end_recording() override;
+  void drop_recording() override;
 
   bool has_clock() const override { return true; }
   Status mark(std::size_t i) override;
@@ -48,11 +55,13 @@ class CudaRankDevice final : public RankDevice {
   Status check_faults();
 
   RankContext context_;
+  std::shared_ptr<Communicator> group_;
+  Recorder recorder_;
   Weights* weights_ = nullptr;
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<Event> done_;
-  FaultWords* seen_faults_ = nullptr;                               // pinned
-  std::map<const void*, std::shared_ptr<DeviceMemory>> constants_;  // by host address
+  FaultWords* seen_faults_ = nullptr;  // pinned
+  std::vector<std::shared_ptr<DeviceMemory>> constants_;
   std::vector<std::unique_ptr<Event>> marks_;
 };
 
