@@ -101,7 +101,8 @@ def title(shape):
     attention = re.match(r"\w+ (\d+)x(\d+) (\d+)/(\d+)( causal)?$", shape)
     if not attention:
         dtype, rest = shape.split(" ", 1)
-        return f"convolution with bias, x {rest}", None, dtype
+        kind = "transposed convolution" if rest.startswith("transposed") else "convolution"
+        return f"{kind} with bias, x {rest.removeprefix('transposed ')}", None, dtype
     queries, keys, heads, kv_heads, causal = attention.groups()
     name = f"attention, {heads} query and {kv_heads} key/value heads of 128" + (causal or "")
     return name, f"{int(queries):,} x {int(keys):,}", shape.split()[0]
