@@ -1,13 +1,18 @@
 #include "backends/cuda/blas.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;
-constexpr int kMaxCandidates = 8;
-constexpr int kTimedRuns = 3;
+constexpr std::size_t kMaxWorkspace = std::size_t{64} << 20;
+constexpr int kMaxCandidates = 24;
+// Candidates that are timed once more, in turns and under load: a card at its power cap likes
+// others than a cold one.
+constexpr std::size_t kFinalists = 4;
+constexpr int kFinalRounds = 4;
+constexpr float kFinalMilliseconds = 25;  // of each in a round
 
 struct Types {
   cudaDataType_t data;
@@ -58,6 +63,10 @@ Result<std::unique_ptr<Blas>> Blas::create(int device) {
   TUTTI_RETURN_IF_ERROR(library.find("cublasLtMatmulAlgoGetHeuristic", &f.heuristic));
   TUTTI_RETURN_IF_ERROR(activate(device));
   TUTTI_RETURN_IF_ERROR(blas->check(f.create(&blas->handle_), "cublasLtCreate"));
+  cudaDeviceProp properties{};
+  TUTTI_CUDA(cudaGetDeviceProperties(&properties, device));
+  blas->card_ = str_cat(properties.name, " ", properties.multiProcessorCount);
+  blas->cache_ = DiskCache::find();
   return blas;
 }
 
@@ -78,10 +87,38 @@ Status Blas::check(cublasStatus_t status, const char* call) const {
   return Status(code, str_cat("cuda: ", call, ": ", f_.status_string(status)));
 }
 
+// Choices hold for the library's version, the card, and everything that the shape says.
+Hash128 Blas::key_of(const BlasShape& s) const {
+  const std::string text =
+      str_cat("product-1 ", version(), " ", card_, " ", kMaxWorkspace, " ", dtype_name(s.dtype),
+              " ", s.m, " ", s.n, " ", s.k, " ", s.transpose_b, " ", s.batch, " ", s.a_stride, " ",
+              s.b_stride, " ", s.c_stride, " ", s.a_alignment, " ", s.b_alignment, " ",
+              s.c_alignment, " ", s.has_bias, " ", s.activation, " ", s.has_residual);
+  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::optional<Blas::Choice> Blas::find_choice(const BlasShape& shape) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = chosen_.find(shape); known != chosen_.end()) return known->second;
+  const std::string kept = cache_.read(key_of(shape), "product");
+  Choice choice;
+  if (kept.size() != sizeof choice) return std::nullopt;
+  std::memcpy(&choice, kept.data(), sizeof choice);
+  if (choice.workspace > kMaxWorkspace) return std::nullopt;
+  chosen_.emplace(shape, choice);
+  return choice;
+}
+
 Result<std::unique_ptr<BlasProduct>> BlasProduct::create(Blas& blas, cudaStream_t stream,
                                                          const BlasShape& shape) {
   std::unique_ptr<BlasProduct> product(new BlasProduct(blas, stream, shape));
   TUTTI_RETURN_IF_ERROR(product->describe());
+  if (const auto choice = blas.find_choice(shape)) {
+    product->algorithm_ = choice->algorithm;
+    product->workspace_ = choice->workspace;
+    product->is_chosen_ = true;
+    return product;
+  }
   TUTTI_RETURN_IF_ERROR(product->find_candidates());
   return product;
 }
@@ -181,34 +218,66 @@ Status BlasProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, const BlasAd
                      "cublasLtMatmul");
 }
 
+Result<float> BlasProduct::time(const cublasLtMatmulAlgo_t& algorithm, const BlasAddresses& at,
+                                int runs) {
+  TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
+  TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
+  TUTTI_CUDA(cudaEventRecord(begin->get(), stream_));
+  for (int i = 0; i < runs; ++i) TUTTI_RETURN_IF_ERROR(run_with(algorithm, at));
+  TUTTI_CUDA(cudaEventRecord(end->get(), stream_));
+  TUTTI_RETURN_IF_ERROR(wait_for(end->get()));
+  float milliseconds = 0;
+  TUTTI_CUDA(cudaEventElapsedTime(&milliseconds, begin->get(), end->get()));
+  return milliseconds / static_cast<float>(runs);
+}
+
+Status BlasProduct::measure(const BlasAddresses& at) {
+  struct Entrant {
+    std::size_t candidate = 0;
+    float milliseconds = 0;
+  };
+  std::vector<Entrant> entrants;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const cublasLtMatmulAlgo_t& algorithm = candidates_[i].algo;
+    if (!time(algorithm, at, 1).ok()) continue;  // warm-up
+    TUTTI_ASSIGN_OR_RETURN(const float once, time(algorithm, at, 2));
+    entrants.push_back({i, once});
+  }
+  if (entrants.empty()) return internal_error("cuda: no algorithm of cublasLt runs");
+  const auto faster = [](const Entrant& a, const Entrant& b) {
+    return a.milliseconds < b.milliseconds;
+  };
+  std::stable_sort(entrants.begin(), entrants.end(), faster);
+  entrants.resize(std::min(entrants.size(), kFinalists));
+  const int runs = static_cast<int>(
+      std::clamp(kFinalMilliseconds / std::max(entrants[0].milliseconds, 1e-3F), 2.0F, 200.0F));
+  for (Entrant& entrant : entrants) entrant.milliseconds = 0;
+  for (int round = 0; round < kFinalRounds; ++round) {
+    for (Entrant& entrant : entrants) {
+      TUTTI_ASSIGN_OR_RETURN(const float each, time(candidates_[entrant.candidate].algo, at, runs));
+      if (round > 0) entrant.milliseconds += each;
+    }
+  }
+  const Entrant& best = *std::min_element(entrants.begin(), entrants.end(), faster);
+  const cublasLtMatmulHeuristicResult_t& found = candidates_[best.candidate];
+  algorithm_ = found.algo;
+  const Blas::Choice choice{found.algo, found.workspaceSize};
+  blas_.chosen_.emplace(shape_, choice);
+  blas_.cache_.write(blas_.key_of(shape_), "product",
+                     std::string(reinterpret_cast<const char*>(&choice), sizeof choice));
+  return {};
+}
+
 // Under the library's lock, so that two ranks do not time at once.
 Status BlasProduct::choose(const BlasAddresses& at) {
   const std::lock_guard lock(blas_.mutex_);
   const auto known = blas_.chosen_.find(shape_);
-  const bool is_known = known != blas_.chosen_.end();
-  if (is_known || candidates_.size() == 1) {
-    algorithm_ = is_known ? known->second : candidates_.front().algo;
-    is_chosen_ = true;
-    return {};
+  if (known != blas_.chosen_.end() || candidates_.size() == 1) {
+    algorithm_ = known != blas_.chosen_.end() ? known->second.algorithm : candidates_.front().algo;
+  } else {
+    TUTTI_RETURN_IF_ERROR(measure(at));
   }
-  TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
-  TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
-  float best = 0;
-  for (const auto& candidate : candidates_) {
-    bool works = run_with(candidate.algo, at).ok();  // warm-up
-    TUTTI_CUDA(cudaEventRecord(begin->get(), stream_));
-    for (int i = 0; works && i < kTimedRuns; ++i) works = run_with(candidate.algo, at).ok();
-    TUTTI_CUDA(cudaEventRecord(end->get(), stream_));
-    TUTTI_RETURN_IF_ERROR(wait_for(end->get()));
-    float milliseconds = 0;
-    TUTTI_CUDA(cudaEventElapsedTime(&milliseconds, begin->get(), end->get()));
-    if (!works || (is_chosen_ && milliseconds >= best)) continue;
-    best = milliseconds;
-    algorithm_ = candidate.algo;
-    is_chosen_ = true;
-  }
-  if (!is_chosen_) return internal_error("cuda: no algorithm of cublasLt runs");
-  blas_.chosen_.emplace(shape_, algorithm_);
+  is_chosen_ = true;
   return {};
 }
 

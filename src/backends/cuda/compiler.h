@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/disk_cache.h"
 #include "backends/cuda/dynamic_library.h"
 #include "base/hash.h"
 
@@ -62,13 +63,12 @@ class KernelCompiler {
   KernelCompiler() = default;
   Hash128 key_of(const std::string& text, int arch) const;
   Result<std::string> run_compiler(const std::string& text, const std::string& entry, int arch);
-  std::string cache_file(const Hash128& key) const;
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions nvrtc_;
   int major_ = 0;
   int minor_ = 0;
-  std::string cache_folder_;  // empty: none
+  DiskCache cache_;
 
   mutable std::mutex mutex_;
   // Under mutex_.
