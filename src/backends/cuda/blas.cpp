@@ -237,13 +237,17 @@ Status BlasProduct::measure(const BlasAddresses& at) {
     float milliseconds = 0;
   };
   std::vector<Entrant> entrants;
+  Status failed;
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     const cublasLtMatmulAlgo_t& algorithm = candidates_[i].algo;
-    if (!time(algorithm, at, 1).ok()) continue;  // warm-up
+    if (const auto warm_up = time(algorithm, at, 1); !warm_up.ok()) {
+      failed = warm_up.status();
+      continue;
+    }
     TUTTI_ASSIGN_OR_RETURN(const float once, time(algorithm, at, 2));
     entrants.push_back({i, once});
   }
-  if (entrants.empty()) return internal_error("cuda: no algorithm of cublasLt runs");
+  if (entrants.empty()) return failed.with_context("no algorithm of cublasLt runs");
   const auto faster = [](const Entrant& a, const Entrant& b) {
     return a.milliseconds < b.milliseconds;
   };
