@@ -22,8 +22,8 @@ Status fuse_group_norm(Graph& graph, const CompileOptions& options);
 // First or last rows joined to a value -> Pad; zeros around a convolution's input -> its padding.
 Status fuse_pad(Graph& graph, const CompileOptions& options);
 
-// Where a strategy splits space: norms and means over it -> sums and pointwise nodes; then what cuts
-// or joins along the dimension that it splits -> Slices and Pads.
+// Where a strategy splits space: norms and means over it -> sums and pointwise nodes; then what
+// cuts or joins along the dimension that it splits -> Slices and Pads.
 Status open_space(Graph& graph, const CompileOptions& options);
 
 // x * sigmoid(x) -> Silu; both decompositions of GELU -> Gelu.
@@ -52,5 +52,9 @@ Status fuse_linear(Graph& graph, const CompileOptions& options);
 
 // Connected pointwise nodes over one iteration space -> Pointwise {body}.
 Status fuse_pointwise(Graph& graph, const CompileOptions& options);
+
+// A norm with pointwise nodes around it, and what cuts rows apart, turns halves and joins them
+// (rotary embeddings, gates) -> Fused {body}.
+Status fuse_rows(Graph& graph, const CompileOptions& options);
 
 }  // namespace tutti

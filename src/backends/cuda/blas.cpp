@@ -8,11 +8,11 @@ namespace {
 
 constexpr std::size_t kMaxWorkspace = std::size_t{64} << 20;
 constexpr int kMaxCandidates = 24;
-// Candidates that are timed once more, in turns and under load: a card at its power cap likes
-// others than a cold one.
+// Candidates that are timed once more, each for so long that the card settles at the clock that its
+// power limit leaves for it: what is fastest on a cold card need not be under load.
 constexpr std::size_t kFinalists = 4;
-constexpr int kFinalRounds = 4;
-constexpr float kFinalMilliseconds = 25;  // of each in a round
+constexpr float kSettledMilliseconds = 120;
+constexpr float kMostRuns = 400;
 
 struct Types {
   cudaDataType_t data;
@@ -253,14 +253,12 @@ Status BlasProduct::measure(const BlasAddresses& at) {
   };
   std::stable_sort(entrants.begin(), entrants.end(), faster);
   entrants.resize(std::min(entrants.size(), kFinalists));
-  const int runs = static_cast<int>(
-      std::clamp(kFinalMilliseconds / std::max(entrants[0].milliseconds, 1e-3F), 2.0F, 200.0F));
-  for (Entrant& entrant : entrants) entrant.milliseconds = 0;
-  for (int round = 0; round < kFinalRounds; ++round) {
-    for (Entrant& entrant : entrants) {
-      TUTTI_ASSIGN_OR_RETURN(const float each, time(candidates_[entrant.candidate].algo, at, runs));
-      if (round > 0) entrant.milliseconds += each;
-    }
+  for (Entrant& entrant : entrants) {
+    const int runs = static_cast<int>(
+        std::clamp(kSettledMilliseconds / std::max(entrant.milliseconds, 1e-3F), 3.0F, kMostRuns));
+    const cublasLtMatmulAlgo_t& algorithm = candidates_[entrant.candidate].algo;
+    TUTTI_RETURN_IF_ERROR(time(algorithm, at, runs).status());
+    TUTTI_ASSIGN_OR_RETURN(entrant.milliseconds, time(algorithm, at, runs));
   }
   const Entrant& best = *std::min_element(entrants.begin(), entrants.end(), faster);
   const cublasLtMatmulHeuristicResult_t& found = candidates_[best.candidate];

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file: this, the digest of the content, the content.
-constexpr std::string_view kMagic = "tutti-cache-1\n";
+// A file: this (the name is older than other kinds), the digest of the content, the content.
+constexpr std::string_view kMagic = "tutti-cubin-1\n";
 
 // $TUTTI_CACHE_DIR, or the user's cache folder; empty when neither is known.
 std::string find_cache_folder() {

@@ -469,7 +469,7 @@ class Table {
         "{axis = 3}\n %nf = Cast(%n) {to = \"f32\"}\n %tf = Cast(%t) {to = \"f32\"}\n %l = "
         "Mul(%nf, "
         "%c)\n %r = Mul(%tf, %s)\n %y = Add(%l, %r)",
-        "%y", kFloats);
+        "%y", {"f32", "f16", "bf16"});
     // Many rows: several rounds of the grid.
     fused_node("FusedManyRows", "%x: $T[70001, 8], %w: $T[8]",
                "%n = RMSNormalization(%x, %w) {axis = 1, epsilon = 1e-6}\n %y = Silu(%n)", "%y",

@@ -1,5 +1,5 @@
 // Speed of the CUDA kernels around attention in a large transformer, one by one, at a fixed load.
-// Usage: cuda_kernels [FILTER] [SECONDS]. One line a case: milliseconds a run, GB/s of operands and
+// Usage: cuda_layer [FILTER] [SECONDS]. One line a case: milliseconds a run, GB/s of operands and
 // results, TFLOP/s. Each case runs for SECONDS (default 0.25) after as long a warm-up, so that the
 // card is as warm as in a long forward.
 #include <cmath>
