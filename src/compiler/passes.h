@@ -43,6 +43,10 @@ Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
 
+// Where options.precision is set: f32 weights and compute -> that 16-bit type. precision.h says
+// what stays. Weights are converted at once, on all cores, so half of them must fit in memory.
+Status convert_precision(Graph& graph, const CompileOptions& options);
+
 // Attention over keys and values that are gathered -> RingAttention over the pieces, where that is
 // asked for, or where the memory that it saves is worth the time for its steps.
 Status choose_rings(Graph& graph, const CompileOptions& options);
