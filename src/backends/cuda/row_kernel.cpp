@@ -441,13 +441,36 @@ class RowWriter {
     return out;
   }
 
+  // Names of what this thread holds itself: its own pack or one some rounds away, lanes in any
+  // order.
+  bool find_held(const Scope& scope, const Positions& positions, Lanes* lanes) const {
+    const std::int64_t v = layout_.pack;
+    const auto pack_of = [&](std::size_t i) {
+      return positions[i] / v - scope.packs[i / static_cast<std::size_t>(v)];
+    };
+    std::optional<std::int64_t> away;
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      if (positions[i] < 0) continue;
+      const auto first = i % static_cast<std::size_t>(v);
+      if (!away) away = pack_of(i);
+      if (pack_of(i) != *away || positions[i] % v != positions[first] % v) return false;
+    }
+    const bool is_full = layout_.rounds * layout_.team == layout_.packs();
+    if (!away || *away % layout_.team != 0 || (*away != 0 && !is_full)) return false;
+    // Rounds that no pack of this scope is in wrap around.
+    const std::int64_t rounds = *away / layout_.team % layout_.rounds + layout_.rounds;
+    const std::string round = *away == 0 ? "u" : str_cat("(u + ", rounds, ") % ", layout_.rounds);
+    for (std::size_t l = 0; l < lanes->size(); ++l) {
+      if (positions[l] >= 0) (*lanes)[l] = str_cat("held[", round, "][", positions[l] % v, "]");
+    }
+    return true;
+  }
+
   Result<Lanes> normalised(Scope* scope, const Node& norm, const Positions& positions) {
     const bool is_centred = norm.type() == "LayerNormalization";
     const Value* x = norm.input(0);
     Lanes lanes(static_cast<std::size_t>(layout_.pack));
-    if (positions == identity(scope->packs)) {
-      for (std::size_t l = 0; l < lanes.size(); ++l) lanes[l] = str_cat("held[u][", l, "]");
-    } else {
+    if (!find_held(*scope, positions, &lanes)) {
       TUTTI_ASSIGN_OR_RETURN(lanes, value_at(scope, x, layout_.dims.at(x).size(), positions));
     }
     std::vector<Lanes> parameters;
@@ -598,6 +621,9 @@ Result<GeneratedKernel> make_row_kernel(RankContext& context, const RowSpec& spe
   source.defines.emplace_back("TEAM", std::to_string(layout.team));
   source.defines.emplace_back("THREADS", std::to_string(layout.threads));
   define_index(false, &source);
+  std::vector<DType> results;
+  for (const Value* output : spec.body.outputs()) results.push_back(output->dtype());
+  define_math(results, &source);
   Grid grid;
   grid.threads = layout.threads;
   const std::int64_t teams = layout.threads / layout.team;

@@ -474,6 +474,20 @@ class Table {
     fused_node("FusedManyRows", "%x: $T[70001, 8], %w: $T[8]",
                "%n = RMSNormalization(%x, %w) {axis = 1, epsilon = 1e-6}\n %y = Silu(%n)", "%y",
                {"f32", "bf16"});
+    // Two products of one operand, combined; sizes with tails, odd pairs of row tiles, and ones
+    // that only the nodes can do.
+    for (const auto& [m, k, n] :
+         {std::tuple{1, 64, 128}, std::tuple{300, 136, 256}, std::tuple{128, 512, 128},
+          std::tuple{2500, 256, 1408}, std::tuple{40, 64, 96}, std::tuple{9, 12, 128}}) {
+      for (const std::string gate : {"Silu(%g)", "Gelu(%g) {approximate = \"tanh\"}", "Gelu(%g)"}) {
+        const std::string w = str_cat("$T[", k, ", ", n, "]");
+        fused_node(str_cat("FusedProducts", gate, m, "x", k, "x", n),
+                   str_cat("%x: $T[1, ", m, ", ", k, "], %v: ", w, ", %w: ", w),
+                   str_cat("%u = Linear(%x, %v)\n %g = Linear(%x, %w)\n %a = ", gate,
+                           "\n %y = Mul(%a, %u)"),
+                   "%y", {"bf16", "f16", "f32"});
+      }
+    }
     // What is no row runs node by node: tokens that are joined, two norms, a transposed result.
     fused_node("FusedByNodes", "%x: $T[2, 6, 16], %z: $T[2, 3, 16], %w: $T[16]",
                "%n = RMSNormalization(%x, %w) {axis = 2, epsilon = 1e-6}\n %k = "
