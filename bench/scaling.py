@@ -4,7 +4,7 @@
     python bench/measurements/records.py --add scaling.json        into docs/
 
 Measured, in order of worth, until --seconds are over: one forward at each number of ranks that has cards; PyTorch's
-(bench/peers) at the same numbers; how far N ranks are from fp64, beside PyTorch's bf16; a pair of guidance branches with
+(bench/peers) at the same numbers; exchanges by NCCL and by others; how far N ranks are from fp64, beside PyTorch's bf16; a pair of guidance branches with
 cfg=2; the served call against the bare forward; the sample clips model. Needs PyTorch for the peers; what cannot run is
 reported under "failures". Without a GPU: says so and does nothing.
 """
@@ -83,16 +83,17 @@ class Run:
         self.failures.append({"step": name, "why": why, "command": " ".join(command)})
         return None
 
-    def tutti(self, *arguments, name, limit=STEP_SECONDS):
-        return self.step(name, [self.options.tutti, *arguments], limit)
+    def tutti(self, *arguments, name, limit=STEP_SECONDS, exchange=None):
+        environment = os.environ | ({"TUTTI_CUDA_EXCHANGE": exchange} if exchange else {})
+        return self.step(name, [self.options.tutti, *arguments], limit, environment)
 
-    def add(self, ours, peer=None, **fields):
-        """One record; `peer` is a report of bench/peers."""
+    def add(self, ours, theirs=None, **fields):
+        """One record; `theirs` is a report of bench/peers."""
         versions = {"driver": self.driver, "Tutti": ours.get("backend", "")}
         fields = {"card": self.found[0], "date": self.date, "versions": versions} | fields
-        if peer is not None:
-            fields["versions"] = versions | peer["versions"]
-            fields |= {"peer": peer["peer"], "peer_s": peer["median_s"]}
+        if theirs is not None:
+            fields["versions"] = versions | theirs["versions"]
+            fields |= {"peer": theirs["peer"], "peer_s": theirs["median_s"]}
         self.records.append(record(**fields))
 
 
@@ -129,13 +130,13 @@ def classes_of(report):
     return rows or {row["op"]: row["seconds"] for row in report["kernels"]}
 
 
-def bench(run, folder, sizes, mesh, name, runs=5, batch=1):
+def bench(run, folder, sizes, mesh, name, runs=5, batch=1, exchange=None):
     command = ["bench", folder / "model.onnx", *sized("--typical", sizes, batch=batch),
-               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--runs", runs,
-               "--json"]  # fmt: skip
+               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--warmup", 3,
+               "--runs", runs, "--json"]  # fmt: skip
     if mesh:
         command += ["--mesh", mesh]
-    out = run.tutti(*command, name=name)
+    out = run.tutti(*command, name=name, exchange=exchange)
     if out is None:
         return None
     report = json.loads(out)
@@ -180,6 +181,70 @@ def forwards(run, folder, sizes, shape):
         }  # fmt: skip
         for peer in theirs.values() or [None]:
             run.add(ours, peer, **common)
+
+
+def predicted_seconds(two, sizes, ranks):
+    """A forward on more ranks than there are cards, from the profile of two.
+
+    What is not an exchange is shared out evenly. An exchange takes as long as its bytes do at the rate that two ranks
+    saw; a rank sends 1 / N of all, but to N - 1 others.
+    """
+    classes = classes_of(two)
+    exchange = two["exchange"][0]
+    tokens = sizes.frames * sizes.height * sizes.columns
+    features = (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_size
+    sent = 2 * tokens * features / ranks * (ranks - 1) / ranks * sizes.layers
+    computed = sum(seconds for name, seconds in classes.items() if name != "exchanges")
+    return computed * 2 / ranks + sent / exchange["bytes_per_second"]
+
+
+def predict(run, sizes, shape):
+    """Records of rank counts that have no cards here, labelled as what they are."""
+    one, two = run.raw.get("Tutti, 1 ranks"), run.raw.get("Tutti, 2 ranks")
+    if one is None or two is None or not two.get("exchange"):
+        return
+    for ranks in [r for r in RANKS if r > len(run.found)]:
+        run.add(
+            two, name="PREDICTION, not measured: " + FORWARD, shape=shape, ranks=ranks, dtype="bf16",
+            ours_s=round(predicted_seconds(two, sizes, ranks), 4),
+            command="bench/scaling.py, from its profile of 2 ranks",
+            peer="our own one rank, measured", peer_s=one["median_s"],
+        )  # fmt: skip
+
+
+def exchanges(run, folder, sizes, shape):
+    """The same forward with NCCL for its exchanges, and the exchanges of a layer as others make them."""
+    for ranks in [r for r in run.options.ranks if 1 < r <= len(run.found)]:
+        name = f"Tutti, {ranks} ranks, NCCL"
+        report = bench(run, folder, sizes, f"cp={ranks}", name, run.options.runs, exchange="nccl")
+        if report is not None:
+            run.add(
+                report, name=f"{FORWARD}, exchanges by NCCL", shape=shape, ranks=ranks, dtype="bf16",
+                ours_s=report["median_s"], spread_s=[report["min_s"], report["max_s"]],
+                breakdown_s=classes_of(report),
+                command=f"bench/scaling.py: TUTTI_CUDA_EXCHANGE=nccl tutti bench --mesh cp={ranks}",
+            )  # fmt: skip
+        ours = run.raw.get(f"Tutti, {ranks} ranks")
+        for way in ("nccl", "fast-ulysses"):
+            command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
+                       f"--nproc-per-node={ranks}", BENCH / "peers/exchange.py", "--ways", way]  # fmt: skip
+            out = run.step(f"exchange by {way}, {ranks} ranks", command, 60)
+            for line in (out or "").splitlines():
+                if not line.startswith("{"):
+                    continue
+                peer = json.loads(line)
+                peer["median_s"] = peer["median_ms"] / 1e3
+                run.raw[f"{peer['peer']}, {ranks} ranks"] = peer
+                print(
+                    f"  {peer['median_ms']:.3f} ms a layer, {peer['gb_per_s']:.0f} GB/s", flush=True
+                )
+                if ours is not None and ours.get("exchange"):
+                    a_layer = ours["exchange"][0]["seconds"] / sizes.layers
+                    run.add(
+                        ours, peer, name="cosmos-shape, exchanges of a layer, waiting included", shape=shape,
+                        ranks=ranks, dtype="bf16", ours_s=a_layer,
+                        command="bench/scaling.py: tutti bench, profiled; bench/peers/exchange.py",
+                    )  # fmt: skip
 
 
 def fidelity(run, folder, sizes):
@@ -296,7 +361,9 @@ def parse(arguments=None):
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--peers", nargs="+", default=["compile", "eager"])
     parser.add_argument(
-        "--steps", nargs="+", default=["forwards", "fidelity", "pair", "clips", "served"]
+        "--steps",
+        nargs="+",
+        default=["forwards", "exchanges", "fidelity", "pair", "clips", "served"],
     )
     return parser.parse_args(arguments)
 
@@ -314,16 +381,20 @@ def main():
     folder = make_model(run, sizes)
     steps = {
         "forwards": lambda: forwards(run, folder, sizes, shape),
+        "exchanges": lambda: exchanges(run, folder, sizes, shape),
         "fidelity": lambda: fidelity(run, folder, sizes),
         "pair": lambda: guided_pair(run, folder, sizes, shape),
         "clips": lambda: clips(run),
         "served": lambda: served(run, folder, sizes, shape),
     }
-    for name in options.steps:
-        steps[name]()
-    report = {"cards": found, "records": run.records, "failures": run.failures, "raw": run.raw}
-    Path(options.report).parent.mkdir(parents=True, exist_ok=True)
-    Path(options.report).write_text(json.dumps(report, indent=1) + "\n")
+    try:
+        for name in options.steps:
+            steps[name]()
+        predict(run, sizes, shape)
+    finally:
+        report = {"cards": found, "records": run.records, "failures": run.failures, "raw": run.raw}
+        Path(options.report).parent.mkdir(parents=True, exist_ok=True)
+        Path(options.report).write_text(json.dumps(report, indent=1) + "\n")
     for r in run.records:
         peer = f", {r['peer']} {r['peer_s']:.4f} s, ratio {r['ratio']:.3f}" if r["peer"] else ""
         print(
