@@ -48,6 +48,12 @@ Value* match_bias(const Node& add, const Value* output) {
   return nullptr;
 }
 
+// A pointwise node reads the activation anyway, so it costs nothing there: gates. An Add may become
+// the product's residual.
+bool feeds_a_region(const Node* user) {
+  return user != nullptr && user->op().is_pointwise && user->type() != "Add";
+}
+
 std::optional<LinearMatch> match_linear(const Graph& graph, const Node& product) {
   if (product.type() != "MatMul" || product.input(1)->rank() != 2) return std::nullopt;
   LinearMatch match;
@@ -71,7 +77,8 @@ std::optional<LinearMatch> match_linear(const Graph& graph, const Node& product)
       user = only_user(match.output);
     }
   }
-  if (user != nullptr && !activation_of(*user).empty()) {
+  if (user != nullptr && !activation_of(*user).empty() &&
+      !feeds_a_region(only_user(user->output()))) {
     match.activation = activation_of(*user);
     match.output = user->output();
     user = only_user(match.output);

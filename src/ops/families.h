@@ -13,6 +13,7 @@ void register_conv_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 void register_norm_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 void register_attention_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 void register_exchange_ops(OpRegistry* ops, LoweringRegistry* lowerings);
+void register_fused_ops(OpRegistry* ops);
 void register_halo_ops(OpRegistry* ops, LoweringRegistry* lowerings);
 
 }  // namespace tutti

@@ -12,6 +12,7 @@ void register_all_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
   register_attention_ops(ops, lowerings);
   register_exchange_ops(ops, lowerings);
   register_halo_ops(ops, lowerings);
+  register_fused_ops(ops);
 }
 
 }  // namespace tutti

@@ -27,6 +27,7 @@ const KernelRegistry& kernel_registry() {
     register_norm_kernels(&all);
     register_attention_kernels(&all);
     register_exchange_kernels(&all);
+    register_fused_kernels(&all);
     return all;
   }();
   return registry;

@@ -12,6 +12,7 @@ void register_product_kernels(KernelRegistry* registry);
 void register_conv_kernels(KernelRegistry* registry);
 void register_norm_kernels(KernelRegistry* registry);
 void register_attention_kernels(KernelRegistry* registry);
+void register_fused_kernels(KernelRegistry* registry);
 void register_exchange_kernels(KernelRegistry* registry);
 
 }  // namespace tutti::cpu

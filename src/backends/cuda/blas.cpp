@@ -1,13 +1,18 @@
 #include "backends/cuda/blas.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;
-constexpr int kMaxCandidates = 8;
-constexpr int kTimedRuns = 3;
+constexpr std::size_t kMaxWorkspace = std::size_t{64} << 20;
+constexpr int kMaxCandidates = 24;
+// Candidates that are timed once more, each for so long that the card settles at the clock that its
+// power limit leaves for it: what is fastest on a cold card need not be under load.
+constexpr std::size_t kFinalists = 4;
+constexpr float kSettledMilliseconds = 120;
+constexpr float kMostRuns = 400;
 
 struct Types {
   cudaDataType_t data;
@@ -67,6 +72,10 @@ Result<std::unique_ptr<Blas>> Blas::create(int device) {
   TUTTI_RETURN_IF_ERROR(library.find("cublasLtMatmulAlgoGetHeuristic", &f.heuristic));
   TUTTI_RETURN_IF_ERROR(activate(device));
   TUTTI_RETURN_IF_ERROR(blas->check(f.create(&blas->handle_), "cublasLtCreate"));
+  cudaDeviceProp properties{};
+  TUTTI_CUDA(cudaGetDeviceProperties(&properties, device));
+  blas->card_ = str_cat(properties.name, " ", properties.multiProcessorCount);
+  blas->cache_ = DiskCache::find();
   return blas;
 }
 
@@ -87,10 +96,38 @@ Status Blas::check(cublasStatus_t status, const char* call) const {
   return Status(code, str_cat("cuda: ", call, ": ", f_.status_string(status)));
 }
 
+// Choices hold for the library's version, the card, and everything that the shape says.
+Hash128 Blas::key_of(const BlasShape& s) const {
+  const std::string text =
+      str_cat("product-1 ", version(), " ", card_, " ", kMaxWorkspace, " ", dtype_name(s.dtype),
+              " ", s.m, " ", s.n, " ", s.k, " ", s.transpose_b, " ", s.batch, " ", s.a_stride, " ",
+              s.b_stride, " ", s.c_stride, " ", s.a_alignment, " ", s.b_alignment, " ",
+              s.c_alignment, " ", s.has_bias, " ", s.activation, " ", s.has_residual);
+  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::optional<Blas::Choice> Blas::find_choice(const BlasShape& shape) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = chosen_.find(shape); known != chosen_.end()) return known->second;
+  const std::string kept = cache_.read(key_of(shape), "product");
+  Choice choice;
+  if (kept.size() != sizeof choice) return std::nullopt;
+  std::memcpy(&choice, kept.data(), sizeof choice);
+  if (choice.workspace > kMaxWorkspace) return std::nullopt;
+  chosen_.emplace(shape, choice);
+  return choice;
+}
+
 Result<std::unique_ptr<BlasProduct>> BlasProduct::create(Blas& blas, cudaStream_t stream,
                                                          const BlasShape& shape) {
   std::unique_ptr<BlasProduct> product(new BlasProduct(blas, stream, shape));
   TUTTI_RETURN_IF_ERROR(product->describe());
+  if (const auto choice = blas.find_choice(shape)) {
+    product->algorithm_ = choice->algorithm;
+    product->workspace_ = choice->workspace;
+    product->is_chosen_ = true;
+    return product;
+  }
   TUTTI_RETURN_IF_ERROR(product->find_candidates());
   return product;
 }
@@ -190,6 +227,58 @@ Status BlasProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, const BlasAd
                      "cublasLtMatmul");
 }
 
+Result<float> BlasProduct::time(const cublasLtMatmulAlgo_t& algorithm, const BlasAddresses& at,
+                                int runs) {
+  TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
+  TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
+  TUTTI_CUDA(cudaEventRecord(begin->get(), stream_));
+  for (int i = 0; i < runs; ++i) TUTTI_RETURN_IF_ERROR(run_with(algorithm, at));
+  TUTTI_CUDA(cudaEventRecord(end->get(), stream_));
+  TUTTI_RETURN_IF_ERROR(wait_for(end->get()));
+  float milliseconds = 0;
+  TUTTI_CUDA(cudaEventElapsedTime(&milliseconds, begin->get(), end->get()));
+  return milliseconds / static_cast<float>(runs);
+}
+
+Status BlasProduct::measure(const BlasAddresses& at) {
+  struct Entrant {
+    std::size_t candidate = 0;
+    float milliseconds = 0;
+  };
+  std::vector<Entrant> entrants;
+  Status failed;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const cublasLtMatmulAlgo_t& algorithm = candidates_[i].algo;
+    if (const auto warm_up = time(algorithm, at, 1); !warm_up.ok()) {
+      failed = warm_up.status();
+      continue;
+    }
+    TUTTI_ASSIGN_OR_RETURN(const float once, time(algorithm, at, 2));
+    entrants.push_back({i, once});
+  }
+  if (entrants.empty()) return failed.with_context("no algorithm of cublasLt runs");
+  const auto faster = [](const Entrant& a, const Entrant& b) {
+    return a.milliseconds < b.milliseconds;
+  };
+  std::stable_sort(entrants.begin(), entrants.end(), faster);
+  entrants.resize(std::min(entrants.size(), kFinalists));
+  for (Entrant& entrant : entrants) {
+    const int runs = static_cast<int>(
+        std::clamp(kSettledMilliseconds / std::max(entrant.milliseconds, 1e-3F), 3.0F, kMostRuns));
+    const cublasLtMatmulAlgo_t& algorithm = candidates_[entrant.candidate].algo;
+    TUTTI_RETURN_IF_ERROR(time(algorithm, at, runs).status());
+    TUTTI_ASSIGN_OR_RETURN(entrant.milliseconds, time(algorithm, at, runs));
+  }
+  const Entrant& best = *std::min_element(entrants.begin(), entrants.end(), faster);
+  const cublasLtMatmulHeuristicResult_t& found = candidates_[best.candidate];
+  algorithm_ = found.algo;
+  const Blas::Choice choice{found.algo, found.workspaceSize};
+  blas_.chosen_.emplace(shape_, choice);
+  blas_.cache_.write(blas_.key_of(shape_), "product",
+                     std::string(reinterpret_cast<const char*>(&choice), sizeof choice));
+  return {};
+}
+
 std::size_t BlasProduct::workspace_bytes() const {
   return workspace_ == 0 ? 0 : workspace_ + kWorkspaceAlignment;
 }
@@ -198,33 +287,12 @@ std::size_t BlasProduct::workspace_bytes() const {
 Status BlasProduct::choose(const BlasAddresses& at) {
   const std::lock_guard lock(blas_.mutex_);
   const auto known = blas_.chosen_.find(shape_);
-  const bool is_known = known != blas_.chosen_.end();
-  if (is_known || candidates_.size() == 1) {
-    algorithm_ = is_known ? known->second : candidates_.front().algo;
-    is_chosen_ = true;
-    return {};
+  if (known != blas_.chosen_.end() || candidates_.size() == 1) {
+    algorithm_ = known != blas_.chosen_.end() ? known->second.algorithm : candidates_.front().algo;
+  } else {
+    TUTTI_RETURN_IF_ERROR(measure(at));
   }
-  TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
-  TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
-  float best = 0;
-  Status failed;
-  for (const auto& candidate : candidates_) {
-    const Status warm_up = run_with(candidate.algo, at);
-    bool works = warm_up.ok();
-    if (!works) failed = warm_up;
-    TUTTI_CUDA(cudaEventRecord(begin->get(), stream_));
-    for (int i = 0; works && i < kTimedRuns; ++i) works = run_with(candidate.algo, at).ok();
-    TUTTI_CUDA(cudaEventRecord(end->get(), stream_));
-    TUTTI_RETURN_IF_ERROR(wait_for(end->get()));
-    float milliseconds = 0;
-    TUTTI_CUDA(cudaEventElapsedTime(&milliseconds, begin->get(), end->get()));
-    if (!works || (is_chosen_ && milliseconds >= best)) continue;
-    best = milliseconds;
-    algorithm_ = candidate.algo;
-    is_chosen_ = true;
-  }
-  if (!is_chosen_) return failed.with_context("no algorithm of cublasLt runs");
-  blas_.chosen_.emplace(shape_, algorithm_);
+  is_chosen_ = true;
   return {};
 }
 

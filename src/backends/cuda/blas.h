@@ -6,9 +6,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/cuda/disk_cache.h"
 #include "backends/cuda/dynamic_library.h"
 #include "backends/cuda/memory.h"
 #include "base/dtype.h"
@@ -75,18 +77,29 @@ class Blas {
     decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
     decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
   };
+  // An algorithm that was measured to be the fastest for a shape on this card.
+  struct Choice {
+    cublasLtMatmulAlgo_t algorithm{};
+    std::size_t workspace = 0;
+  };
+
   Blas() = default;
   Status check(cublasStatus_t status, const char* call) const;
+  Hash128 key_of(const BlasShape& shape) const;
+  // From memory or disk.
+  std::optional<Choice> find_choice(const BlasShape& shape);
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions f_;
   cublasLtHandle_t handle_ = nullptr;
+  std::string card_;
+  DiskCache cache_;
   std::mutex mutex_;
-  std::map<BlasShape, cublasLtMatmulAlgo_t> chosen_;  // under mutex_; measured ones
+  std::map<BlasShape, Choice> chosen_;  // under mutex_
 };
 
-// One product. The first run times the candidates and keeps the fastest; other products of the same
-// shape take the same one.
+// One product. The first run times the candidates and keeps the fastest, in memory and on disk;
+// other products of the same shape take the same one.
 class BlasProduct {
  public:
   // UNIMPLEMENTED when the library has no algorithm for it.
@@ -108,6 +121,8 @@ class BlasProduct {
   Status find_candidates();
   Status run_with(const cublasLtMatmulAlgo_t& algorithm, const BlasAddresses& at);
   Status choose(const BlasAddresses& at);
+  Result<float> time(const cublasLtMatmulAlgo_t& algorithm, const BlasAddresses& at, int runs);
+  Status measure(const BlasAddresses& at);
 
   Blas& blas_;
   cudaStream_t stream_;

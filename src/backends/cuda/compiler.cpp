@@ -1,20 +1,9 @@
 #include "backends/cuda/compiler.h"
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include "backends/cuda/check.h"
-#include "base/atomic_file.h"
 
 namespace tutti::cuda {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A cached file: this, the digest of the machine code, the machine code.
-constexpr std::string_view kMagic = "tutti-cubin-1\n";
 
 std::pair<std::uint64_t, std::uint64_t> as_key(const Hash128& hash) {
   return {hash.high, hash.low};
@@ -24,38 +13,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-std::string read_cached(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return "";
-  std::ostringstream content;
-  content << file.rdbuf();
-  std::string text = content.str();
-  const std::size_t header = kMagic.size() + 33;
-  if (text.size() <= header || !text.starts_with(kMagic)) return "";
-  const std::string_view digest = std::string_view(text).substr(kMagic.size(), 32);
-  const std::string_view code = std::string_view(text).substr(header);
-  return hash_bytes(bytes_of(code)).to_hex() == digest ? std::string(code) : "";
-}
-
-// What cannot be cached is compiled again next time.
-void write_cached(const std::string& path, const std::string& code) {
-  std::error_code ignored;
-  fs::create_directories(fs::path(path).parent_path(), ignored);
-  auto file = AtomicFile::create(path);
-  if (!file.ok()) return;
-  const std::string header = str_cat(kMagic, hash_bytes(bytes_of(code)).to_hex(), "\n");
-  if (!(*file)->write(bytes_of(header)).ok() || !(*file)->write(bytes_of(code)).ok()) return;
-  (void)(*file)->commit();
-}
-
 }  // namespace
-
-std::string cache_folder() {
-  if (const char* given = std::getenv("TUTTI_CACHE_DIR")) return str_cat(given, "/cuda");
-  if (const char* cache = std::getenv("XDG_CACHE_HOME")) return str_cat(cache, "/tutti/cuda");
-  if (const char* home = std::getenv("HOME")) return str_cat(home, "/.cache/tutti/cuda");
-  return "";
-}
 
 std::string KernelSource::text() const {
   std::string text;
@@ -81,7 +39,7 @@ Result<std::unique_ptr<KernelCompiler>> KernelCompiler::create() {
   TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetProgramLog", &f.log));
   TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetErrorString", &f.error_string));
   f.version(&compiler->major_, &compiler->minor_);
-  compiler->cache_folder_ = cache_folder();
+  compiler->cache_ = DiskCache::find();
   return compiler;
 }
 
@@ -100,19 +58,16 @@ Hash128 KernelCompiler::key_of(const std::string& text, int arch) const {
   return hasher.digest();
 }
 
-std::string KernelCompiler::cache_file(const Hash128& key) const {
-  return cache_folder_.empty() ? "" : str_cat(cache_folder_, "/", key.to_hex(), ".cubin");
-}
-
-Result<std::string> KernelCompiler::run_compiler(const std::string& text, const std::string& entry,
-                                                 int arch) {
+Result<std::string> KernelCompiler::run_compiler(const std::string& text,
+                                                 const KernelSource& source, int arch) {
+  const std::string& entry = source.entry;
   nvrtcProgram program = nullptr;
   const std::string name = entry + ".cu";
   nvrtcResult result = nvrtc_.create(&program, text.c_str(), name.c_str(), 0, nullptr, nullptr);
   if (result != NVRTC_SUCCESS) {
     return internal_error("cuda: nvrtc: ", nvrtc_.error_string(result));
   }
-  const std::string target = str_cat("--gpu-architecture=sm_", arch);
+  const std::string target = str_cat("--gpu-architecture=sm_", arch, source.arch_suffix);
   const char* options[] = {target.c_str(), "--std=c++17", "-lineinfo"};
   result = nvrtc_.compile(program, 3, options);
   std::string out;
@@ -141,12 +96,11 @@ Result<std::shared_ptr<const std::string>> KernelCompiler::compile(const KernelS
     if (found != code_.end()) return found->second;
   }
   // Outside of the lock: ranks compile side by side. Two may make the same code; one is kept.
-  const std::string path = cache_file(key);
-  std::string code = path.empty() ? "" : read_cached(path);
+  std::string code = cache_.read(key, "cubin");
   const bool is_cached = !code.empty();
   if (!is_cached) {
-    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source.entry, arch));
-    if (!path.empty()) write_cached(path, code);
+    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source, arch));
+    cache_.write(key, "cubin", code);
   }
   const std::lock_guard lock(mutex_);
   if (!is_cached) ++num_compiled_;

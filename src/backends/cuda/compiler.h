@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/disk_cache.h"
 #include "backends/cuda/dynamic_library.h"
 #include "base/hash.h"
 
@@ -23,12 +24,11 @@ struct KernelSource {
   std::vector<std::pair<std::string, std::string>> defines;
   std::vector<std::string_view> files;  // after prelude.cuh, which is always first
   std::string code;
+  // "a": instructions that only this very architecture has.
+  std::string arch_suffix = "";
 
   std::string text() const;
 };
-
-// $TUTTI_CACHE_DIR/cuda, or the same in the user's cache folder; empty when neither is known.
-std::string cache_folder();
 
 // The text of a file of kernels/, built into the library; empty when there is none.
 std::string_view kernel_file(std::string_view name);
@@ -64,14 +64,13 @@ class KernelCompiler {
 
   KernelCompiler() = default;
   Hash128 key_of(const std::string& text, int arch) const;
-  Result<std::string> run_compiler(const std::string& text, const std::string& entry, int arch);
-  std::string cache_file(const Hash128& key) const;
+  Result<std::string> run_compiler(const std::string& text, const KernelSource& source, int arch);
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions nvrtc_;
   int major_ = 0;
   int minor_ = 0;
-  std::string cache_folder_;  // empty: none
+  DiskCache cache_;
 
   mutable std::mutex mutex_;
   // Under mutex_.

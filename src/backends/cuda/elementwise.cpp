@@ -197,6 +197,7 @@ Result<GeneratedKernel> make_elementwise(RankContext& context, const Elementwise
   source.files = {"pointwise.cuh"};
   source.code = writer.code();
   define_index(layout.is_wide, &source);
+  define_math(spec.outputs, &source);
   const std::int64_t total = element_count(layout.dims) / layout.pack;
   return GeneratedKernel::create(context, std::move(source),
                                  spec.inputs.size() + spec.outputs.size(), writer.take_numbers(),

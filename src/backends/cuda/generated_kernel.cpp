@@ -74,6 +74,13 @@ void define_index(bool is_wide, KernelSource* source) {
   source->defines.emplace_back("index_t", is_wide ? "u64" : "u32");
 }
 
+void define_math(std::span<const DType> results, KernelSource* source) {
+  const bool is_narrow = std::all_of(results.begin(), results.end(), [](DType dtype) {
+    return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+  });
+  if (is_narrow) source->defines.emplace_back("FAST_MATH", "");
+}
+
 std::int64_t divisor_word(std::int64_t divisor, bool is_wide) {
   const auto d = static_cast<std::uint64_t>(std::max<std::int64_t>(divisor, 1));
   if (is_wide) return static_cast<std::int64_t>(d);

@@ -49,6 +49,8 @@ std::string compute_name(DType dtype);
 // Index arithmetic in 32 bits where all of `counts` are below 2^31.
 bool needs_wide_index(std::initializer_list<std::int64_t> counts);
 void define_index(bool is_wide, KernelSource* source);
+// Fast elementary functions, where all results have 16 bits.
+void define_math(std::span<const DType> results, KernelSource* source);
 // What kernels divide by (divide() of the prelude).
 std::int64_t divisor_word(std::int64_t divisor, bool is_wide);
 

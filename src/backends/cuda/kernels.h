@@ -42,6 +42,7 @@ void register_conv_kernels(KernelTable* table);
 void register_pool_kernels(KernelTable* table);
 void register_resize_kernels(KernelTable* table);
 void register_attention_kernels(KernelTable* table);
+void register_fused_kernels(KernelTable* table);
 void register_exchange_kernels(KernelTable* table);
 
 // A kernel whose state is what a lambda captured: Status(const KernelArgs&) at each run.

@@ -4,6 +4,7 @@
 
 #include "backends/cuda/generated_kernel.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/row_kernel.h"
 
 namespace tutti::cuda {
 namespace {
@@ -142,6 +143,41 @@ KernelResult make_norm(const KernelSpec& spec, RankContext& context, const NormS
   });
 }
 
+// The node as a body of its own.
+KernelResult make_norm_rows(const KernelSpec& spec, RankContext& context) {
+  const auto shape_of = [](const TensorDesc& desc) {
+    return Shape(desc.dims.begin(), desc.dims.end());
+  };
+  Graph body;
+  std::vector<Value*> operands;
+  std::vector<TensorDesc> inputs;
+  std::vector<const Tensor*> constants;
+  std::vector<std::size_t> present;
+  for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
+    const bool is_present = has_input(spec, i);
+    operands.push_back(is_present
+                           ? body.add_input("", {spec.inputs[i].dtype, shape_of(spec.inputs[i])})
+                           : nullptr);
+    if (!is_present) continue;
+    inputs.push_back(spec.inputs[i]);
+    constants.push_back(spec.constants[i]);
+    present.push_back(i);
+  }
+  const TensorDesc& out = spec.outputs[0];
+  const Node* norm = body.add_node(spec.node.op(), spec.node.name(), operands,
+                                   spec.node.attributes(), {{out.dtype, shape_of(out)}});
+  body.add_output(norm->output());
+  TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
+                         make_row_kernel(context, {body, inputs, constants, spec.symbols}));
+  std::vector<const void*> addresses(present.size() + 1);
+  return make_lambda_kernel([kernel = std::move(kernel), present = std::move(present),
+                             addresses = std::move(addresses)](const KernelArgs& args) mutable {
+    for (std::size_t i = 0; i < present.size(); ++i) addresses[i] = args.inputs[present[i]];
+    addresses.back() = args.outputs[0];
+    return kernel.run(addresses);
+  });
+}
+
 KernelResult make_trailing_norm(const KernelSpec& spec, RankContext& context) {
   const Dims& x = spec.inputs[0].dims;
   const auto axis = static_cast<std::ptrdiff_t>(spec.node.attr_int("axis"));
@@ -152,6 +188,9 @@ KernelResult make_trailing_norm(const KernelSpec& spec, RankContext& context) {
                               normalized);
     }
   }
+  if (element_count(x) == 0) return make_empty_kernel();
+  auto rows = make_norm_rows(spec, context);
+  if (rows.ok() || rows.status().code() != StatusCode::kUnimplemented) return rows;
   NormShape shape;
   shape.rows = element_count(Dims(x.begin(), x.begin() + axis));
   shape.n = element_count(normalized);

@@ -181,6 +181,24 @@ SymbolMap bind_sizes(const std::vector<GlobalTensor>& inputs, const NamedTensors
   return symbols;
 }
 
+Result<std::vector<Tensor>> SpmdInterpreter::run_body(const Graph& body,
+                                                      const std::vector<Tensor>& inputs,
+                                                      const SymbolMap& symbols) {
+  std::map<const Value*, Tensor> values;
+  for (std::size_t i = 0; i < inputs.size(); ++i) values[body.inputs()[i]] = inputs[i];
+  for (const auto& node : body.nodes()) {
+    std::vector<Tensor> operands;
+    for (const Value* input : node->inputs()) {
+      operands.push_back(input == nullptr ? Tensor() : values.at(input));
+    }
+    TUTTI_ASSIGN_OR_RETURN(const auto results, run_node(*node, operands, symbols));
+    for (std::size_t i = 0; i < results.size(); ++i) values[node->output(i)] = results[i];
+  }
+  std::vector<Tensor> outputs;
+  for (const Value* output : body.outputs()) outputs.push_back(values.at(output));
+  return outputs;
+}
+
 Result<std::vector<Tensor>> SpmdInterpreter::run_node(const Node& node,
                                                       const std::vector<Tensor>& inputs,
                                                       const SymbolMap& symbols) {
@@ -193,6 +211,7 @@ Result<std::vector<Tensor>> SpmdInterpreter::run_node(const Node& node,
     empty.push_back(std::move(tensor));
   }
   if (empty.size() == node.outputs().size()) return empty;
+  if (node.type() == "Fused") return run_body(*node.attr_graph("body"), inputs, symbols);
   Graph scratch;
   std::vector<Value*> operands;
   for (const Tensor& tensor : inputs) {

@@ -42,6 +42,9 @@ class SpmdInterpreter {
                    const std::vector<NamedTensors>& inputs, RankValues* values);
   Result<std::vector<Tensor>> run_node(const Node& node, const std::vector<Tensor>& inputs,
                                        const SymbolMap& symbols);
+  // The body of a Fused node, node by node.
+  Result<std::vector<Tensor>> run_body(const Graph& body, const std::vector<Tensor>& inputs,
+                                       const SymbolMap& symbols);
   Status run_exchange(const Node& node, const Mesh& mesh, const std::vector<SymbolMap>& symbols,
                       RankValues* values);
 

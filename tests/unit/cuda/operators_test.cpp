@@ -9,6 +9,7 @@
 
 #include "backends/cpu/backend.h"
 #include "backends/cuda/backend.h"
+#include "backends/cuda/row_kernel.h"
 #include "base/dispatch.h"
 #include "graph/printer.h"
 #include "operator_cases.h"
@@ -158,6 +159,30 @@ TEST(CudaKernels, CompileForEveryOperatorCase) {
     }
   }
   std::printf("%zu kernels compiled\n", (*compiler)->num_compiled());
+}
+
+TEST(CudaKernels, FusedRowsAreOneKernel) {
+  auto compiler = KernelCompiler::create();
+  if (!compiler.ok()) GTEST_SKIP() << compiler.status().message();
+  RankContext context;
+  context.is_dry = true;
+  context.compiler = compiler->get();
+  for (const OperatorCase& test : operator_cases()) {
+    auto graph = parse_graph(with_type(test.text, test.types.front()), ops());
+    ASSERT_TRUE(graph.ok()) << test.name << ": " << graph.status().to_string();
+    const Node& node = *(*graph)->nodes().front();
+    if (node.type() != "Fused") continue;
+    std::vector<TensorDesc> inputs;
+    for (const Value* input : node.inputs()) {
+      inputs.push_back({input->dtype(), *evaluate(input->shape(), {})});
+    }
+    const std::vector<const Tensor*> constants(inputs.size(), nullptr);
+    const auto body = node.attr_graph("body");
+    const Status status = make_row_kernel(context, {*body, inputs, constants, {}}).status();
+    const bool is_rows = test.name != "FusedByNodes" && !test.name.starts_with("FusedProducts");
+    const StatusCode expected = is_rows ? StatusCode::kOk : StatusCode::kUnimplemented;
+    EXPECT_EQ(status.code(), expected) << test.name << ": " << status.to_string();
+  }
 }
 
 class CudaOperators : public ::testing::TestWithParam<OperatorCase> {

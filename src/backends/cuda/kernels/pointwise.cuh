@@ -232,3 +232,13 @@ __device__ __forceinline__ Compute<To> op_cast(Type x) {
     return widen(narrow<To>(x));
   }
 }
+
+#ifdef FAST_MATH
+// Where results have 16 bits, a few units in the last place of f32 are nothing.
+__device__ __forceinline__ f32 op_sigmoid(f32 x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+__device__ __forceinline__ f32 op_silu(f32 x) { return x * op_sigmoid(x); }
+__device__ __forceinline__ f32 op_gelu_tanh(f32 x) {
+  // 0.5 (1 + tanh(y)) is sigmoid(2 y).
+  return x * op_sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
+}
+#endif

@@ -1,0 +1,72 @@
+// Fused: nodes that a backend may run as one kernel.
+#include <algorithm>
+
+#include "ops/common.h"
+#include "ops/families.h"
+
+namespace tutti {
+namespace {
+
+// The body has an input of the operand's type for each operand, and nodes of ordinary operators.
+Result<std::vector<TensorType>> infer_fused(const Node& node, int num_outputs) {
+  const std::shared_ptr<const Graph> body = node.attr_graph("body");
+  if (body->inputs().size() != node.inputs().size()) {
+    return invalid_argument("the body has ", body->inputs().size(), " inputs; expected ",
+                            node.inputs().size());
+  }
+  if (body->outputs().size() != static_cast<std::size_t>(num_outputs)) {
+    return invalid_argument("the body has ", body->outputs().size(), " outputs; expected ",
+                            num_outputs);
+  }
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    if (body->inputs()[i]->type() != node.input(i)->type()) {
+      return invalid_argument("input ", i, " of the body is ", body->inputs()[i]->type(),
+                              "; expected ", node.input(i)->type());
+    }
+  }
+  if (!body->constants().empty()) {
+    return invalid_argument("the body holds the constant '", body->constants()[0]->name(),
+                            "'; expected an operand");
+  }
+  for (const auto& inner : body->nodes()) {
+    if (inner->op().is_exchange || inner->type() == node.type()) {
+      return invalid_argument("the body holds ", inner->describe(), ", which cannot be fused");
+    }
+  }
+  std::vector<TensorType> types;
+  for (const Value* output : body->outputs()) {
+    const auto& outputs = body->outputs();
+    if (output->producer() == nullptr || std::count(outputs.begin(), outputs.end(), output) > 1) {
+      return invalid_argument("the body's output '", output->name(),
+                              "' is an input or another output, too");
+    }
+    types.push_back(output->type());
+  }
+  return types;
+}
+
+Dim fused_flops(const Node& node) {
+  Dim total = 0;
+  for (const auto& inner : node.attr_graph("body")->nodes()) {
+    if (inner->op().is_view) continue;
+    total = total + (inner->op().flops != nullptr ? inner->op().flops(*inner)
+                                                  : product(inner->output()->shape()));
+  }
+  return total;
+}
+
+}  // namespace
+
+void register_fused_ops(OpRegistry* ops) {
+  OpDef fused;
+  fused.type = "Fused";
+  fused.domain = "ai.tutti";
+  fused.max_inputs = kVariadic;
+  fused.num_outputs = kVariadic;
+  fused.attributes = {{"body", AttributeKind::kGraph, true}};
+  fused.infer = infer_fused;
+  fused.flops = fused_flops;
+  ops->add(std::move(fused));
+}
+
+}  // namespace tutti
