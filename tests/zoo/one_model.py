@@ -48,7 +48,7 @@ def export_folder(tiny: Tiny) -> Path:
 
     exporter = ROOT / "python/tutti/export"
     names = ("arguments", "wrapper", "exporter", "known_elements", "rewrite")
-    names += ("complex_pairs", "flex_attention")
+    names += ("complex_pairs", "flex_attention", "translations")
     sources = [exporter / f"{name}.py" for name in names]
     sources += [ROOT / "python/requirements-zoo.txt", HERE / "build_model.py"]
     digest = hashlib.sha256(file_hash(*sources).encode())

@@ -221,3 +221,13 @@ def test_a_range_that_the_module_asks_for_is_found(tmp_path):
     export_module(Table(), {"x": torch.zeros(1, 5, 4)}, path, dynamic_axes={"x": {1: "frames"}})
     shape = onnx.load(path, load_external_data=False).graph.input[0].type.tensor_type.shape
     assert [d.dim_param or d.dim_value for d in shape.dim] == [1, "frames", 4]
+
+
+def test_nearest_exact_growth_is_a_resize(tmp_path):
+    module = torch.nn.Upsample(scale_factor=(2.0, 3.0), mode="nearest-exact")
+    inputs = {"input": torch.randn(1, 2, 3, 5)}
+    path = tmp_path / "m.onnx"
+    export_module(module, inputs, path)
+    types = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+    assert "Resize" in types and not types & {"Gather", "GatherND"}
+    assert check_export(module, inputs, path)["output"] == 0

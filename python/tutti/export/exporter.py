@@ -17,6 +17,7 @@ import torch
 from tutti.export.arguments import split_tensors
 from tutti.export.known_elements import known_elements
 from tutti.export.rewrite import RewrittenProgram, drop_idle_squeezes, needs_rewrite
+from tutti.export.translations import TRANSLATIONS
 from tutti.export.wrapper import TensorFunction
 
 OPSET = 23  # the first with Attention and RMSNormalization
@@ -148,6 +149,7 @@ def _with_torch_export(function: TensorFunction, report: ExportReport) -> None:
         input_names=report.inputs,
         output_names=report.outputs,
         opset_version=report.opset,
+        custom_translation_table=TRANSLATIONS,
         dynamo=True,
         verbose=False,
         optimize=False,
