@@ -32,6 +32,7 @@ struct ServeCommand {
   server::ServerOptions server;
   server::GrpcOptions grpc;
   bool allows_grpc = true;
+  std::vector<std::string> rate_limit_resources;
   int exit_timeout_secs = 30;
   int log_verbose = 0;
   std::string port_file;
@@ -88,9 +89,19 @@ int stop(server::Server& running, int timeout_secs, const server::Log& log) {
   return 0;
 }
 
-int run_serve(const ServeCommand& command) {
-  if (const Status status = check_options(command); !status.ok()) {
-    report_error("serve", status);
+Status add_resources(ServeCommand& command) {
+  for (const std::string& resource : command.rate_limit_resources) {
+    const Status status = command.server.rate_limit.add_resource(resource);
+    if (!status.ok()) return status.with_context("--rate-limit-resource");
+  }
+  return {};
+}
+
+int run_serve(ServeCommand& command) {
+  Status checked = check_options(command);
+  if (checked.ok()) checked = add_resources(command);
+  if (!checked.ok()) {
+    report_error("serve", checked);
     return 2;
   }
   const sigset_t signals = block_stop_signals();
@@ -122,6 +133,19 @@ int run_serve(const ServeCommand& command) {
   return code;
 }
 
+void add_scheduling_options(CLI::App& command, ServeCommand& options) {
+  const std::map<std::string, bool> modes = {{"off", false}, {"execution_count", true}};
+  command
+      .add_option("--rate-limit", options.server.rate_limit.counts_executions,
+                  "execution_count: instances take the resources of their rate_limiter to run")
+      ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
+      ->default_str("off");
+  command
+      .add_option("--rate-limit-resource", options.rate_limit_resources,
+                  "NAME:COUNT[:DEVICE]: how much of a resource there is; may be repeated")
+      ->allow_extra_args(false);
+}
+
 }  // namespace
 
 std::function<int()> add_serve(CLI::App& command) {
@@ -133,12 +157,24 @@ std::function<int()> add_serve(CLI::App& command) {
       ->required()
       ->allow_extra_args(false);
   const std::map<std::string, ControlMode> modes = {{"none", ControlMode::kNone},
+                                                    {"poll", ControlMode::kPoll},
                                                     {"explicit", ControlMode::kExplicit}};
   command
       .add_option("--model-control-mode", server.repository.control_mode,
-                  "none: load everything at the start; explicit: load and unload on request")
+                  "none: load everything at the start; poll: and follow what changes on disk; "
+                  "explicit: load and unload on request")
       ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
       ->default_str("none");
+  command
+      .add_option("--repository-poll-secs", server.poll_secs,
+                  "poll mode: seconds between two looks at the repositories")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  command
+      .add_option("--model-load-thread-count", server.repository.load_threads,
+                  "Models that are loaded at the same time")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
   command
       .add_option("--load-model", server.repository.startup_models,
                   "Model to load at the start in explicit mode, * for all; may be repeated")
@@ -165,6 +201,7 @@ std::function<int()> add_serve(CLI::App& command) {
                   "Time for in-flight requests after SIGTERM or SIGINT")
       ->check(CLI::Range(0, 86400))
       ->capture_default_str();
+  add_scheduling_options(command, *options);
   add_backend_options(command, &options->backend);
   command.add_option("--log-verbose", options->log_verbose, "1: debug messages too")
       ->capture_default_str();

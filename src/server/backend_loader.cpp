@@ -22,7 +22,7 @@ ModelBackend& BackendLoader::find_backend(const inference::ModelConfig& config) 
 
 Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& folder,
                                                          const ConfigFile& file,
-                                                         std::int64_t version) {
+                                                         std::int64_t version, const ModelFinder&) {
   std::vector<BackendName> known;
   for (const auto& backend : backends_) known.push_back(backend->name());
   ModelBackend& backend = find_backend(file.config());
@@ -44,14 +44,33 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
       complete_config(file, folder.name, backend.name(), source->facts(), backend.devices());
   TUTTI_RETURN_IF_ERROR(check_config_model(file, config, source->facts()));
   TUTTI_ASSIGN_OR_RETURN(const auto placements, assign_devices(file, config, source->facts()));
+  TUTTI_ASSIGN_OR_RETURN(auto instances,
+                         create_instances(config, placements, backend.devices().backend, *source));
 
-  std::vector<std::unique_ptr<ServableModel>> instances;
-  for (const Placement& placement : placements) {
-    TUTTI_ASSIGN_OR_RETURN(auto instance, source->create_instance(placement));
-    instances.push_back(std::move(instance));
-  }
+  auto statistics = std::make_shared<ModelStatistics>();
+  auto scheduler =
+      std::make_unique<Scheduler>(std::move(instances), scheduling_options(config, queue_capacity_),
+                                  [statistics](std::int64_t rows, const RequestTimes& times) {
+                                    statistics->record_execution(rows, times);
+                                  });
   return std::make_shared<LoadedModel>(folder.name, version, std::move(config),
-                                       std::move(instances), queue_capacity_);
+                                       std::move(statistics), std::move(scheduler));
+}
+
+Result<std::vector<ScheduledInstance>> BackendLoader::create_instances(
+    const inference::ModelConfig& config, const std::vector<Placement>& placements,
+    const std::string& gpu_kind, ModelSource& source) {
+  std::vector<ScheduledInstance> instances;
+  for (const Placement& placement : placements) {
+    const inference::ModelRateLimiter& limits =
+        config.instance_group(placement.group).rate_limiter();
+    auto claims = instance_claims(limits, placement.devices, placement.is_on_cpu ? "cpu" : gpu_kind,
+                                  rate_limit_);
+    TUTTI_ASSIGN_OR_RETURN(auto member, limiter_.join(std::move(claims), limits.priority()));
+    TUTTI_ASSIGN_OR_RETURN(auto model, source.create_instance(placement));
+    instances.push_back({std::move(model), std::move(member)});
+  }
+  return instances;
 }
 
 }  // namespace tutti::server

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -54,6 +55,10 @@ struct InferRequest {
   std::vector<std::string> outputs;  // names; empty asks for all
   // Keeps what the inputs' data points into alive. A model may hold on to it after the answer.
   std::shared_ptr<const void> owner;
+  // The request's own parameters. Of a model with queue policies they are the policies' business
+  // (scheduler/scheduling_options.h); of any other the timeout sets the deadline.
+  std::uint64_t priority = 0;  // 0: the model's default
+  std::optional<std::chrono::microseconds> timeout;
   // Past this time a request without an answer fails with DEADLINE_EXCEEDED.
   std::optional<TimePoint> deadline;
   std::stop_token cancel;  // requested when nobody waits for the answer any more

@@ -5,6 +5,7 @@
 
 #include "server/datatype.h"
 #include "server/request_checks.h"
+#include "server/scheduler/joined_batch.h"
 
 namespace tutti::server {
 namespace {
@@ -15,6 +16,13 @@ std::uint64_t wall_ms() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
                                         .count());
+}
+
+// Without a queue policy the time that a request gives itself is for its whole way.
+void apply_timeout(TimePoint arrived, InferRequest* request) {
+  if (!request->timeout) return;
+  const TimePoint deadline = arrived + *request->timeout;
+  if (!request->deadline || deadline < *request->deadline) request->deadline = deadline;
 }
 
 template <class Tensors>
@@ -33,21 +41,23 @@ std::vector<TensorSpec> request_specs(const Tensors& tensors, bool is_batched) {
 }  // namespace
 
 LoadedModel::LoadedModel(std::string name, std::int64_t version, inference::ModelConfig config,
-                         std::vector<std::unique_ptr<ServableModel>> instances,
-                         std::size_t queue_capacity)
+                         std::shared_ptr<ModelStatistics> statistics,
+                         std::unique_ptr<RequestScheduler> scheduler)
     : name_(std::move(name)),
       version_(version),
       config_(std::move(config)),
       signature_{request_specs(config_.input(), config_.max_batch_size() > 0),
                  request_specs(config_.output(), config_.max_batch_size() > 0)},
-      scheduler_(std::move(instances), queue_capacity) {}
+      scheduling_(scheduling_options(config_, 0)),
+      statistics_(std::move(statistics)),
+      scheduler_(std::move(scheduler)) {}
 
 LoadedModel::~LoadedModel() { retire(); }
 
 bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>& sink,
                         TimePoint arrived, InferDone& done) {
   const auto refuse = [&](const Status& status) {
-    statistics_.record_failure(now() - arrived);
+    statistics_->record_failure(now() - arrived);
     done(status.with_context(str_cat("model '", name_, "'")));
     return true;
   };
@@ -58,19 +68,22 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   pending->request = std::move(request);
   pending->sink = sink;
   pending->times.arrived = arrived;
+  pending->batch_size = *batch;
+  if (scheduling_.batching.joins()) pending->join_key = join_key(pending->request);
+  if (!scheduling_.has_policies) apply_timeout(arrived, &pending->request);
   // `this` outlives the callback: retire() waits for every answer.
   pending->done = [this, batch = *batch, done](PendingRequest& answered,
                                                Result<InferResult> result) {
     if (!result.ok()) {
-      statistics_.record_failure(answered.times.finished - answered.times.arrived);
+      statistics_->record_failure(answered.times.finished - answered.times.arrived);
       return done(result.status().with_context(str_cat("model '", name_, "'")));
     }
-    statistics_.record_success(batch, answered.times, wall_ms());
+    statistics_->record_success(batch, answered.times, wall_ms());
     done(InferResponse{name_, std::to_string(version_), answered.request.id,
                        std::move(result->outputs)});
   };
   bool is_retired = false;
-  if (const Status status = scheduler_.enqueue(pending, &is_retired); !status.ok()) {
+  if (const Status status = scheduler_->enqueue(pending, &is_retired); !status.ok()) {
     if (!is_retired) return refuse(status);
     request = std::move(pending->request);
     if (wants_all_outputs) request.outputs.clear();  // the next version may have others
@@ -79,6 +92,6 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   return true;
 }
 
-void LoadedModel::retire(std::optional<TimePoint> deadline) { scheduler_.stop(deadline); }
+void LoadedModel::retire(std::optional<TimePoint> deadline) { scheduler_->stop(deadline); }
 
 }  // namespace tutti::server

@@ -21,12 +21,15 @@ bool is_nothing(const ParameterValue& value) {
 
 }  // namespace
 
-Status apply_parameters(TimePoint arrived, InferRequest* request) {
+Status apply_parameters(InferRequest* request) {
   const ParameterMap& parameters = request->parameters;
   if (const auto sequence = parameters.find("sequence_id");
       sequence != parameters.end() && !is_nothing(sequence->second)) {
     return unimplemented(
         "parameter 'sequence_id': sequences are not supported, expected it to be absent or 0");
+  }
+  if (const auto priority = parameters.find("priority"); priority != parameters.end()) {
+    TUTTI_ASSIGN_OR_RETURN(request->priority, as_count("priority", priority->second));
   }
   const auto timeout = parameters.find("timeout");
   if (timeout == parameters.end()) return Status();
@@ -34,8 +37,7 @@ Status apply_parameters(TimePoint arrived, InferRequest* request) {
   // 0 means none, and what no clock reaches is none either.
   constexpr std::uint64_t kLongest = std::uint64_t{1} << 50;
   if (us == 0 || us > kLongest) return Status();
-  const TimePoint deadline = arrived + std::chrono::microseconds(us);
-  if (!request->deadline || deadline < *request->deadline) request->deadline = deadline;
+  request->timeout = std::chrono::microseconds(us);
   return Status();
 }
 

@@ -12,10 +12,10 @@ namespace tutti::server {
 
 using ParameterMap = std::map<std::string, ParameterValue>;
 
-// Acts on the request's own parameters: `timeout` (microseconds) sets the deadline, the earlier one
-// counting. UNIMPLEMENTED for a sequence; INVALID_ARGUMENT names a parameter of the wrong kind.
-// Parameters that nobody knows are left for the model.
-Status apply_parameters(TimePoint arrived, InferRequest* request);
+// Acts on the request's own parameters: `timeout` (microseconds) and `priority` go to its fields.
+// UNIMPLEMENTED for a sequence; INVALID_ARGUMENT names a parameter of the wrong kind. Parameters
+// that nobody knows are left for the model.
+Status apply_parameters(InferRequest* request);
 
 // Parameters of one input or requested output; `label` names it in messages ("input 'x'").
 // UNIMPLEMENTED for shared memory and classification.

@@ -10,7 +10,9 @@ Server::Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>>
     : log_(log),
       repository_(std::make_shared<ModelRepository>(
           std::move(options.repository),
-          std::make_shared<BackendLoader>(std::move(backends), options.queue_capacity, log), log)),
+          std::make_shared<BackendLoader>(std::move(backends), options.queue_capacity, log,
+                                          options.rate_limit),
+          log)),
       service_(repository_, options.service) {}
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
@@ -18,6 +20,8 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
                                               Log log) {
   const std::optional<GrpcOptions> grpc = options.grpc;
   const bool exits_on_error = options.exits_on_error;
+  const bool polls = options.repository.control_mode == ControlMode::kPoll;
+  const std::chrono::seconds poll_interval(options.poll_secs);
   std::unique_ptr<Server> server(new Server(std::move(options), std::move(backends), log));
   if (const Status status = server->repository_->start(); !status.ok()) {
     if (exits_on_error) return status;
@@ -26,6 +30,10 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
   if (grpc) {
     TUTTI_ASSIGN_OR_RETURN(server->grpc_, GrpcServer::start(server->service_, *grpc, log));
   }
+  if (polls) {
+    server->poller_ = std::make_unique<Poller>(
+        poll_interval, [repository = server->repository_] { repository->poll(); });
+  }
   return server;
 }
 
@@ -33,6 +41,7 @@ Server::~Server() { stop(std::chrono::milliseconds(0)); }
 
 void Server::stop(std::chrono::milliseconds time) {
   service_.begin_shutdown();
+  poller_.reset();
   const TimePoint deadline = std::chrono::steady_clock::now() + time;
   if (grpc_) grpc_->shutdown(std::chrono::system_clock::now() + time);
   repository_->shutdown(deadline);

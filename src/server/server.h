@@ -11,7 +11,9 @@
 #include "server/grpc/server.h"
 #include "server/log.h"
 #include "server/model_backend.h"
+#include "server/repository/poller.h"
 #include "server/repository/repository.h"
+#include "server/scheduler/instance_claims.h"
 #include "server/service.h"
 
 namespace tutti::server {
@@ -21,6 +23,8 @@ struct ServerOptions {
   ServiceOptions service;
   std::optional<GrpcOptions> grpc = GrpcOptions();  // nothing: no gRPC front end
   std::size_t queue_capacity = 4096;                // waiting requests of one model version
+  RateLimitOptions rate_limit;
+  int poll_secs = 15;          // ControlMode::kPoll
   bool exits_on_error = true;  // a model that does not load at the start fails the start
 };
 
@@ -46,6 +50,7 @@ class Server {
   const std::shared_ptr<ModelRepository> repository_;
   InferenceService service_;
   std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<Poller> poller_;  // null but in ControlMode::kPoll
 };
 
 }  // namespace tutti::server

@@ -52,8 +52,8 @@ Result<std::vector<ModelStatisticsEntry>> InferenceService::statistics(
   TUTTI_ASSIGN_OR_RETURN(const auto models, repository_->find_all(name, version));
   std::vector<ModelStatisticsEntry> entries;
   for (const auto& model : models) {
-    entries.push_back(
-        {model->name(), std::to_string(model->version()), model->statistics().snapshot()});
+    entries.push_back({model->name(), std::to_string(model->version()),
+                       model->statistics().snapshot(), model->pending()});
   }
   return entries;
 }
@@ -86,7 +86,7 @@ void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> s
                              InferDone done) {
   const TimePoint arrived = std::chrono::steady_clock::now();
   if (is_stopping_) return done(unavailable("the server is stopping"));
-  if (const Status status = apply_parameters(arrived, &request); !status.ok()) {
+  if (const Status status = apply_parameters(&request); !status.ok()) {
     note_refused(request.model_name, request.model_version, arrived);
     return done(status);
   }

@@ -39,6 +39,7 @@ struct ModelStatisticsEntry {
   std::string name;
   std::string version;
   StatisticsSnapshot statistics;
+  std::size_t pending = 0;  // requests in the queue now
 };
 
 // Thread safe. `version` is a request's text: "" or digits.

@@ -23,10 +23,14 @@ void ModelStatistics::record_success(std::int64_t batch_size, const RequestTimes
   totals_.success.add(times.finished - times.arrived);
   totals_.queue.add(times.started - times.queued);
   add_phases(totals_.phases, times);
-  add_phases(totals_.by_batch_size[batch_size], times);
   totals_.inference_count += static_cast<std::uint64_t>(batch_size);
-  ++totals_.execution_count;
   totals_.last_inference_ms = wall_ms;
+}
+
+void ModelStatistics::record_execution(std::int64_t rows, const RequestTimes& times) {
+  const std::lock_guard lock(mutex_);
+  add_phases(totals_.by_batch_size[rows], times);
+  ++totals_.execution_count;
 }
 
 void ModelStatistics::record_failure(std::chrono::nanoseconds duration) {

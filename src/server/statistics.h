@@ -6,7 +6,7 @@
 #include <map>
 #include <mutex>
 
-#include "server/scheduler/request_queue.h"
+#include "server/scheduler/pending_request.h"
 
 namespace tutti::server {
 
@@ -38,8 +38,11 @@ struct StatisticsSnapshot {
 // Thread safe.
 class ModelStatistics {
  public:
-  // `batch_size` is 1 for models that do not batch. `wall_ms` is the time of day in ms.
+  // A request that was answered. `batch_size` is 1 for models that do not batch. `wall_ms` is the
+  // time of day in ms.
   void record_success(std::int64_t batch_size, const RequestTimes& times, std::uint64_t wall_ms);
+  // A run of the model, which may have answered several requests: `rows` is the batch it ran.
+  void record_execution(std::int64_t rows, const RequestTimes& times);
   void record_failure(std::chrono::nanoseconds duration);
   StatisticsSnapshot snapshot() const;
 

@@ -16,6 +16,8 @@ def onnx_files(tmp_path_factory):
             tiny_models.affine,
             tiny_models.add_sub,
             tiny_models.cast,
+            tiny_models.square,
+            tiny_models.deep,
             tiny_models.attention,
         )
     }
@@ -25,7 +27,7 @@ def onnx_files(tmp_path_factory):
 def plans(onnx_files, tmp_path_factory):
     """Compiled models that tests copy into repositories of their own."""
     folder = tmp_path_factory.mktemp("plans")
-    for name in ("affine", "add_sub", "cast"):
+    for name in ("affine", "add_sub", "cast", "square", "deep"):
         compile_model(onnx_files[name], folder / name)
     for ranks in RANKS:
         mesh = ("--mesh", f"cp={ranks}", "--strategy", "ulysses") if ranks > 1 else ()

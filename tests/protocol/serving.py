@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -60,6 +61,51 @@ def tensor(name, array, datatype):
     tensor = triton.InferInput(name, list(array.shape), datatype)
     tensor.set_data_from_numpy(array)
     return tensor
+
+
+class Answers:
+    """Requests that are on their way together, and the order in which they were answered."""
+
+    def __init__(self, client, model):
+        self.client = client
+        self.model = model
+        self.order = []
+        self.results = {}
+        self.sent = 0
+        self.changed = threading.Condition()
+
+    def send(self, name, inputs, settles=True, **options):
+        """`settles`: returns when the server has it, so that the next one comes after it."""
+
+        def answered(result, error):
+            with self.changed:
+                self.order.append(name)
+                self.results[name] = (result, error)
+                self.changed.notify_all()
+
+        self.sent += 1
+        call = self.client.async_infer(self.model, inputs, callback=answered, **options)
+        if settles:
+            # Calls on one connection arrive in order; how long they take inside is not known.
+            self.client.is_server_live()
+            time.sleep(0.1)
+        return call
+
+    def wait(self, timeout=120):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.results) == self.sent, timeout)
+
+    def status(self, name):
+        error = self.results[name][1]
+        return error and error.status()
+
+    def message(self, name):
+        return self.results[name][1].message()
+
+    def y(self, name):
+        result, error = self.results[name]
+        assert error is None, error
+        return result.as_numpy("y")
 
 
 def infer_affine(client, model="affine", x=None):

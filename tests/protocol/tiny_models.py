@@ -63,6 +63,28 @@ def cast(path):
     )
 
 
+def square(path):
+    """y = x @ x, x: f32[rows, side, side]."""
+    shape = ["rows", "side", "side"]
+    node = helper.make_node("MatMul", ["x", "x"], ["y"])
+    return save(path, [node], [tensor("x", shape)], [tensor("y", shape)])
+
+
+DEEP_LAYERS, DEEP_WIDTH, DEEP_SCALE = 8, 512, 2.0**8
+
+
+def deep(path):
+    """y = 256 x, x: f32[rows, 4], through eight wide layers: many rows take their time."""
+    eye = np.eye(DEEP_WIDTH, dtype=np.float32)
+    weights = [constant("w_in", eye[:4]), constant("w_out", eye[:, :4])]
+    nodes = [helper.make_node("MatMul", ["x", "w_in"], ["h0"])]
+    for i in range(DEEP_LAYERS):
+        weights.append(constant(f"w{i}", eye * np.float32(2)))
+        nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}"]))
+    nodes.append(helper.make_node("MatMul", [f"h{DEEP_LAYERS}", "w_out"], ["y"]))
+    return save(path, nodes, [tensor("x", ["rows", 4])], [tensor("y", ["rows", 4])], weights)
+
+
 TOKENS, HEADS, WIDTH = 48, 6, 48
 
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "server/config/check_fields.h"
+#include "server/config/check_scheduling.h"
 #include "server/config/devices.h"
 #include "server/names.h"
 
@@ -104,6 +105,7 @@ Status check_config_file(const ConfigFile& file, std::string_view folder_name,
   TUTTI_RETURN_IF_ERROR(check_unsupported_fields(file, warnings));
   TUTTI_RETURN_IF_ERROR(check_tensors(file, config.input(), "input"));
   TUTTI_RETURN_IF_ERROR(check_tensors(file, config.output(), "output"));
+  TUTTI_RETURN_IF_ERROR(check_scheduling(file));
   return check_instance_groups(file, devices);
 }
 

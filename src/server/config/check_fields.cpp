@@ -26,18 +26,6 @@ constexpr FieldRule<ModelConfig> kModelRules[] = {
     {"batch_output", [](const ModelConfig& c) { return c.batch_output_size() > 0; },
      Effect::kRefused},
     {"optimization", [](const ModelConfig& c) { return c.has_optimization(); }, Effect::kIgnored},
-    // Requests run one at a time, so sizes and delays tune nothing, but policies promise something.
-    {"dynamic_batching.default_queue_policy",
-     [](const ModelConfig& c) { return c.dynamic_batching().has_default_queue_policy(); },
-     Effect::kRefused},
-    {"dynamic_batching.priority_queue_policy",
-     [](const ModelConfig& c) { return c.dynamic_batching().priority_queue_policy_size() > 0; },
-     Effect::kRefused},
-    {"dynamic_batching.priority_levels",
-     [](const ModelConfig& c) { return c.dynamic_batching().priority_levels() > 0; },
-     Effect::kRefused},
-    {"dynamic_batching", [](const ModelConfig& c) { return c.has_dynamic_batching(); },
-     Effect::kIgnored},
     {"sequence_batching", [](const ModelConfig& c) { return c.has_sequence_batching(); },
      Effect::kRefused},
     {"ensemble_scheduling", [](const ModelConfig& c) { return c.has_ensemble_scheduling(); },
@@ -80,8 +68,6 @@ constexpr FieldRule<ModelOutput> kOutputRules[] = {
 };
 
 constexpr FieldRule<ModelInstanceGroup> kGroupRules[] = {
-    {"rate_limiter", [](const ModelInstanceGroup& g) { return g.has_rate_limiter(); },
-     Effect::kIgnored},
     {"secondary_devices",
      [](const ModelInstanceGroup& g) { return g.secondary_devices_size() > 0; }, Effect::kRefused},
     {"profile", [](const ModelInstanceGroup& g) { return g.profile_size() > 0; }, Effect::kRefused},

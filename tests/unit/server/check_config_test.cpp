@@ -103,8 +103,22 @@ constexpr BadConfig kBad[] = {
     {"sequence_batching { }", "sequence_batching: is not supported"},
     {"ensemble_scheduling { }", "ensemble_scheduling: is not supported"},
     {"model_transaction_policy { decoupled: true }", "model_transaction_policy.decoupled"},
-    {"dynamic_batching { default_queue_policy { max_queue_size: 3 } }",
-     "dynamic_batching.default_queue_policy: is not supported"},
+    // Queues and batches.
+    {"max_batch_size: 4 dynamic_batching { preferred_batch_size: [4, 5] }",
+     "dynamic_batching.preferred_batch_size[1]: 5, expected 1 to 4"},
+    {"max_batch_size: 4 dynamic_batching { preferred_batch_size: [0] }",
+     "dynamic_batching.preferred_batch_size[0]: 0, expected 1 to 4"},
+    {"dynamic_batching { priority_levels: 2 }", "default_priority_level: 0, expected 1 to 2"},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 3 }",
+     "default_priority_level: 3, expected 1 to 2"},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 1 "
+     "priority_queue_policy { key: 3 value { max_queue_size: 1 } } }",
+     "dynamic_batching.priority_queue_policy: key 3, expected 1 to 2"},
+    {"dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }",
+     "preserve_ordering: is true with 2 priority_levels"},
+    {"dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY "
+     "default_timeout_microseconds: 5 } }",
+     "timeout_action is DELAY"},
     {"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", "batch_input: is not supported"},
     {"input [ { name: 'x' data_type: TYPE_FP32 dims: [8] allow_ragged_batch: true } ]",
      "input[0].allow_ragged_batch"},
@@ -244,12 +258,12 @@ TEST(CheckConfigFile, TuningThatDoesNothingHereIsAWarning) {
   std::vector<std::string> warnings;
   const ConfigFile file = parse(
       "optimization { }\n"
-      "dynamic_batching { max_queue_delay_microseconds: 100 }\n"
+      "model_metrics { }\n"
       "response_cache { enable: true }");
   EXPECT_TRUE(check_config_file(file, "m", kKnown, {"cpu", 0}, &warnings).ok());
   EXPECT_THAT(warnings,
-              ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":2: dynamic_batching"),
-                          HasSubstr(":3: response_cache.enable")));
+              ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":3: response_cache.enable"),
+                          HasSubstr(":2: model_metrics")));
 }
 
 }  // namespace
