@@ -61,6 +61,10 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   // `this` outlives the callback: retire() waits for every answer.
   pending->done = [this, batch = *batch, done](PendingRequest& answered,
                                                Result<InferResult> result) {
+    if (result.ok()) {
+      const Status status = answered.sink->complete(max_batch_size() > 0, &result->outputs);
+      if (!status.ok()) result = status;
+    }
     if (!result.ok()) {
       statistics_.record_failure(answered.times.finished - answered.times.arrived);
       return done(result.status().with_context(str_cat("model '", name_, "'")));

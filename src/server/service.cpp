@@ -4,13 +4,16 @@
 
 #include "server/names.h"
 #include "server/parameters.h"
+#include "server/placement.h"
 #include "tutti/version.h"
 
 namespace tutti::server {
 
 InferenceService::InferenceService(std::shared_ptr<ModelRepository> repository,
                                    ServiceOptions options)
-    : repository_(std::move(repository)), options_(options) {}
+    : repository_(std::move(repository)),
+      options_(options),
+      shared_memory_(options.allows_client_shared_memory) {}
 
 bool InferenceService::is_ready() const {
   if (is_stopping_) return false;
@@ -71,13 +74,18 @@ Result<std::vector<IndexEntry>> InferenceService::repository_index(const std::st
 }
 
 void InferenceService::load_model(const std::string& repository, const std::string& name,
-                                  ControlDone done) {
+                                  const ParameterMap& parameters, ControlDone done) {
+  if (!parameters.empty()) {
+    return done(unimplemented("load parameter '", printable(parameters.begin()->first),
+                              "': models are loaded as they lie in the repository, expected none"));
+  }
   if (const Status status = check_repository(repository); !status.ok()) return done(status);
   control_.post([this, name, done = std::move(done)] { done(repository_->load(name)); });
 }
 
 void InferenceService::unload_model(const std::string& repository, const std::string& name,
-                                    ControlDone done) {
+                                    const ParameterMap&, ControlDone done) {
+  // `unload_dependents` concerns ensembles; without them a model has no dependents.
   if (const Status status = check_repository(repository); !status.ok()) return done(status);
   control_.post([this, name, done = std::move(done)] { done(repository_->unload(name)); });
 }
@@ -86,7 +94,7 @@ void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> s
                              InferDone done) {
   const TimePoint arrived = std::chrono::steady_clock::now();
   if (is_stopping_) return done(unavailable("the server is stopping"));
-  if (const Status status = apply_parameters(arrived, &request); !status.ok()) {
+  if (const Status status = prepare(arrived, &request, &sink); !status.ok()) {
     note_refused(request.model_name, request.model_version, arrived);
     return done(status);
   }
@@ -96,6 +104,17 @@ void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> s
     if (!model.ok()) return done(model.status());
     if ((*model)->infer(request, sink, arrived, done)) return;
   }
+}
+
+Status InferenceService::prepare(TimePoint arrived, InferRequest* request,
+                                 std::shared_ptr<OutputSink>* sink) {
+  TUTTI_RETURN_IF_ERROR(apply_parameters(arrived, request));
+  TUTTI_RETURN_IF_ERROR(place_inputs(shared_memory_, request));
+  if (request->output_options.empty()) return Status();
+  TUTTI_ASSIGN_OR_RETURN(auto placed,
+                         PlacedOutputs::create(shared_memory_, *request, std::move(*sink)));
+  *sink = std::move(placed);
+  return Status();
 }
 
 void InferenceService::note_refused(const std::string& name, std::string_view version,
