@@ -32,11 +32,17 @@ Value* peel_scale(Value* value, double* scale) {
   }
 }
 
-// Leads down to a product through scales and casts.
-const Node* find_product(Value* value, double* scale) {
-  for (int step = 0; step < 4; ++step) {
+// Leads down to a product through scales and casts, and through one softcap: cap * tanh(s / cap).
+const Node* find_product(Value* value, double* scale, double* softcap) {
+  *scale = 1;
+  *softcap = 0;
+  for (int step = 0; step < 6; ++step) {
     value = peel_scale(skip_float_cast(value), scale);
     if (const Node* product = producer_of(value, "MatMul")) return product;
+    const Node* tanh = producer_of(value, "Tanh");
+    if (tanh == nullptr || *softcap > 0 || *scale <= 0) continue;
+    *softcap = *scale;  // so far; the factors below are those of s / cap
+    value = tanh->input(0);
   }
   return nullptr;
 }
@@ -66,8 +72,9 @@ bool split_mask(Value* scores, ScoresMatch* match, Value** unmasked) {
   }
   if (node->type() == "Add") {
     for (const std::size_t side : {std::size_t{0}, std::size_t{1}}) {
-      double ignored = 1;
-      const Node* product = find_product(node->input(side), &ignored);
+      double scale = 1;
+      double softcap = 0;
+      const Node* product = find_product(node->input(side), &scale, &softcap);
       if (product == nullptr || node->input(side)->shape() != scores->shape()) continue;
       match->mask = node->input(1 - side);
       *unmasked = node->input(side);
@@ -84,7 +91,7 @@ std::optional<ScoresMatch> match_scores(Value* scores) {
   ScoresMatch match;
   Value* unmasked = nullptr;
   if (!split_mask(skip_float_cast(scores), &match, &unmasked)) return std::nullopt;
-  const Node* product = find_product(unmasked, &match.scale);
+  const Node* product = find_product(unmasked, &match.scale, &match.softcap);
   if (product == nullptr) return std::nullopt;
   match.q = peel_scale(product->input(0), &match.scale);
   Value* k = peel_scale(product->input(1), &match.scale);

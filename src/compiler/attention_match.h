@@ -5,12 +5,14 @@
 
 namespace tutti {
 
-// softmax's operand = scale * q k^T + mask, or where(mask, scale * q k^T, -large).
+// softmax's operand = s + mask, or where(mask, s, -large); s = scale * q k^T, or softcap * tanh(s /
+// softcap) of it.
 struct ScoresMatch {
   Value* q = nullptr;
   Value* k = nullptr;  // [.., t, d], or [.., d, t] when k_is_transposed
   bool k_is_transposed = false;
   double scale = 1;
+  double softcap = 0;             // 0: none
   Value* mask = nullptr;          // additive float, or bool
   bool mask_is_inverted = false;  // bool with true = do not attend
 };

@@ -67,9 +67,11 @@ class SplitChooser {
       });
       if (candidates.empty()) return constraints_.contradiction(node, map);
     }
-    if (seeds_.prefer_heads.contains(&node)) {
-      keep_if_any(&candidates,
-                  [&](const Candidate& split) { return split && splits_heads(node, map, *split); });
+    // A mask that was made in pieces is one more thing to exchange for heads.
+    if (seeds_.prefer_heads.contains(&node) && !has_mask_in_pieces(node)) {
+      keep_if_any(&candidates, [&](const Candidate& split) {
+        return split && splits_heads(node, map, *split, ranks);
+      });
     }
     if (seeds_.prefer_queries.contains(&node)) {
       keep_if_any(&candidates, [&](const Candidate& split) {
@@ -110,12 +112,12 @@ class SplitChooser {
     return use && split_under(map, map.inputs[use->weight], split, 0).has_value();
   }
 
-  // All ranks get heads of their own (or copies of key/value heads for queries of their own).
-  bool splits_heads(const Node& node, const FactorMap& map, const FactorSplit& split) const {
-    const int heads = 3 - token_dimension(node);
-    const auto& q_heads = map.inputs[0][static_cast<std::size_t>(heads)];
-    if (q_heads.empty() || split.factors[0] != q_heads[0]) return false;
-    return !split.units.is_constant() || split.units.constant() >= mesh_.size(axis_);
+  bool has_mask_in_pieces(const Node& attention) const {
+    constexpr std::size_t kMask = 3;
+    if (attention.inputs().size() <= kMask || attention.input(kMask) == nullptr) return false;
+    const std::vector<Layout> known = versions(*attention.input(kMask));
+    return std::none_of(known.begin(), known.end(),
+                        [](const Layout& layout) { return layout.is_replicated(); });
   }
 
   static bool splits_queries(const Node& node, const FactorMap& map, const FactorSplit& split) {
@@ -241,6 +243,14 @@ class SplitChooser {
 };
 
 }  // namespace
+
+bool splits_heads(const Node& attention, const FactorMap& map, const FactorSplit& split,
+                  int ranks) {
+  const int heads = 3 - token_dimension(attention);
+  const auto& q_heads = map.inputs[0][static_cast<std::size_t>(heads)];
+  if (q_heads.empty() || split.factors[0] != q_heads[0]) return false;
+  return !split.units.is_constant() || split.units.constant() >= ranks;
+}
 
 Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options, int axis,
                                const FactorMaps& maps, const Labels& labels, const AxisSeeds& seeds,

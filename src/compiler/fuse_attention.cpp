@@ -78,8 +78,9 @@ Value* build_attention(GraphBuilder& b, const AttentionMatch& match) {
   Value* v = with_rank_4(b, match.v);
   if (!b.status().ok()) return nullptr;
   Value* mask = attention_mask(b, match.scores, rank);
-  Value* y = b.op("Attention", {q, k, v, mask},
-                  {{"scale", match.scores.scale}, {"layout", std::string("bhsd")}});
+  AttributeMap attributes = {{"scale", match.scores.scale}, {"layout", std::string("bhsd")}};
+  if (match.scores.softcap > 0) attributes["softcap"] = match.scores.softcap;
+  Value* y = b.op("Attention", {q, k, v, mask}, std::move(attributes));
   return rank == 4 || y == nullptr ? y : b.reshape(y, match.output->shape());
 }
 

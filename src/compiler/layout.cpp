@@ -26,7 +26,7 @@ Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& opt
   }
   TUTTI_ASSIGN_OR_RETURN(const AxisConstraints constraints,
                          AxisConstraints::create(graph, options, axis, whole_names));
-  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds.labels);
+  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds);
   return choose_splits(graph, options, axis, maps, labels, seeds, constraints);
 }
 

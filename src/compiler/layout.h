@@ -22,7 +22,7 @@ using Labels = std::map<const Value*, Split>;
 
 // The first step.
 Labels spread_labels(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
-                     const std::vector<std::pair<const Value*, Split>>& seeds);
+                     const AxisSeeds& seeds);
 
 // The second step.
 Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options, int axis,
@@ -33,5 +33,9 @@ Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options
 // those before a reduction, inputs before outputs, earlier operands before later ones.
 std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,
                                              const Labels& labels, int ranks);
+
+// The split gives every one of `ranks` ranks heads of the attention for itself (or copies of
+// key/value heads for queries of its own).
+bool splits_heads(const Node& attention, const FactorMap& map, const FactorSplit& split, int ranks);
 
 }  // namespace tutti

@@ -24,14 +24,16 @@ std::set<const Value*> varying_values(const Graph& graph,
   return varying;
 }
 
-// Gathers have one set of attributes for all operands, exchanges of pieces a list of each.
-bool agree(const Node& a, const Node& b) {
+// Gathers have one dimension for all operands, exchanges of pieces a list of them. Gathers that are
+// to become rings stay with those of the same attention.
+bool agree(const Node& a, const Node& b, AttentionExchange attention_exchange) {
   const bool is_alike = a.type() == b.type() && a.attr_string("axis") == b.attr_string("axis") &&
                         a.input(0)->dtype() == b.input(0)->dtype();
   if (!is_alike || a.type() != "AllGather") return is_alike;
-  return a.attr_int("dim") == b.attr_int("dim") && a.attr_dims("size") == b.attr_dims("size") &&
-         a.attr_dims("units") == b.attr_dims("units") &&
-         a.attr_int("replicas", 1) == b.attr_int("replicas", 1);
+  const bool is_same_size = a.attr_dims("size") == b.attr_dims("size");
+  return a.attr_int("dim") == b.attr_int("dim") &&
+         a.attr_int("replicas", 1) == b.attr_int("replicas", 1) &&
+         (is_same_size || attention_exchange != AttentionExchange::kRing);
 }
 
 std::vector<Node*> order_of(const Graph& graph) {
@@ -91,9 +93,23 @@ void append_attribute(const Node& node, std::string_view name, std::vector<T>* o
   out->insert(out->end(), list.begin(), list.end());
 }
 
+// One element where all are equal.
+Shape merged_dims(const std::vector<Node*>& group, std::string_view name) {
+  Shape list;
+  for (const Node* node : group) append_attribute(*node, name, &list);
+  const bool is_one = std::all_of(list.begin(), list.end(),
+                                  [&](const Dim& element) { return element == list.front(); });
+  if (is_one) list.resize(1);
+  return list;
+}
+
 AttributeMap merged_attributes(const std::vector<Node*>& group) {
   const Node& last = *group.back();
-  if (last.type() == "AllGather") return last.attributes();
+  if (last.type() == "AllGather") {
+    AttributeMap attributes = last.attributes();
+    for (const char* name : {"units", "size"}) attributes[name] = merged_dims(group, name);
+    return attributes;
+  }
   AttributeMap attributes = {{"axis", last.attr_string("axis")}, {"ranks", last.attr_int("ranks")}};
   for (const char* name : {"from_dims", "from_replicas", "to_dims", "to_replicas"}) {
     std::vector<std::int64_t> list;
@@ -157,7 +173,9 @@ Status merge_exchanges(Partitioned& model, const CompileOptions& options,
     std::vector<Node*> waiting;
     for (std::size_t next = first + 1; next < pending.size(); ++next) {
       Node* candidate = pending[next];
-      if (candidate == nullptr || !agree(*group[0], *candidate)) continue;
+      if (candidate == nullptr || !agree(*group[0], *candidate, options.attention_exchange)) {
+        continue;
+      }
       if (varies(group[0]) != varies(candidate)) continue;
       Node* next_node = next_of(group.back(), order);
       if (next_node != candidate && is_ready(*candidate, *group.back(), order)) {

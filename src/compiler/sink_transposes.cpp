@@ -11,6 +11,8 @@ namespace {
 
 using Permutation = std::vector<std::int64_t>;
 
+const Permutation kHeadTranspose = {0, 2, 1, 3};
+
 // Only permutations that keep the last dimension in place: rows stay rows.
 const Node* row_transpose(const Value* value) {
   const Node* transpose = producer_of(value, "Transpose");
@@ -100,7 +102,9 @@ Status sink_past(Graph& graph, GraphBuilder& b, Node& node, bool* changed) {
     // A transpose with other users may still sink past all of them.
     if (transpose == nullptr) return {};
     for (const Node* user : transpose->output()->users()) {
-      if (!attributes_before(*user, permutation_of(*transpose))) return {};
+      const Permutation perm = permutation_of(*transpose);
+      const bool takes_either_order = user->type() == "Attention" && perm == kHeadTranspose;
+      if (!takes_either_order && !attributes_before(*user, perm)) return {};
     }
     if (is_graph_output(graph, transpose->output())) return {};
   }
@@ -125,8 +129,6 @@ Status sink_past(Graph& graph, GraphBuilder& b, Node& node, bool* changed) {
   *changed = true;
   return {};
 }
-
-const Permutation kHeadTranspose = {0, 2, 1, 3};
 
 const Node* head_transpose(const Value* value) {
   const Node* transpose = producer_of(value, "Transpose");

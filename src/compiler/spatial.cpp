@@ -74,7 +74,7 @@ std::optional<Sharding> outcome(const Graph& graph, const CompileOptions& option
   add_labels(graph, space, axis, &seeds);
   const auto constraints = AxisConstraints::create(graph, options, axis, {});
   if (!constraints.ok()) return std::nullopt;
-  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds.labels);
+  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds);
   auto sharding = choose_splits(graph, options, axis, maps, labels, seeds, *constraints);
   if (!sharding.ok()) return std::nullopt;
   return *std::move(sharding);

@@ -12,6 +12,20 @@ bool tears_causal_queries(const Node& node, const FactorMap& map, const FactorSp
          split.factors == map.inputs[0][static_cast<std::size_t>(token_dimension(node))];
 }
 
+// `split` and `other` cut the parts of one sum. A part that one of them cuts in segments is cut so.
+void refine(const FactorMap& map, const FactorSplit& other, FactorSplit* split) {
+  const FactorSum& sum = *map.sum_of(split->factors[0]);
+  if (other.factors != split->factors || other.units != split->units) return;
+  const auto runs = segments_of_parts(map, sum, split->segments);
+  const auto other_runs = segments_of_parts(map, sum, other.segments);
+  if (!runs || !other_runs) return;
+  split->segments.clear();
+  for (std::size_t part = 0; part < runs->size(); ++part) {
+    const std::vector<Dim>& run = (*runs)[part].size() > 1 ? (*runs)[part] : (*other_runs)[part];
+    split->segments.insert(split->segments.end(), run.begin(), run.end());
+  }
+}
+
 }  // namespace
 
 std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,
@@ -28,7 +42,11 @@ std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& 
       if (!split || !is_possible(map, *split)) continue;
       if (tears_causal_queries(node, map, *split)) continue;
       if (map.sum_of(split->factors[0]) != nullptr) {
-        if (!concatenation) concatenation = std::move(split);
+        if (!concatenation) {
+          concatenation = std::move(split);
+        } else {
+          refine(map, *split, &*concatenation);
+        }
       } else if (!is_reduction(map, *split)) {
         return split;
       } else if (!reduction) {
@@ -46,9 +64,13 @@ namespace {
 
 class LabelSpread {
  public:
-  LabelSpread(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps)
+  LabelSpread(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
+              const AxisSeeds& seeds)
       : mesh_(mesh), axis_(axis), maps_(maps) {
     for (const auto& node : graph.nodes()) nodes_.push_back(node.get());
+    for (const Node* node : seeds.prefer_heads) {
+      if (has_heads_for_all(*node)) takes_heads_.insert(node);
+    }
     graph_outputs_.insert(graph.outputs().begin(), graph.outputs().end());
     for (const Node* node : nodes_) {
       const bool has_work =
@@ -57,9 +79,8 @@ class LabelSpread {
                       [&](const Value* v) { return has_work_behind_.contains(v); });
       if (has_work) has_work_behind_.insert(node->outputs().begin(), node->outputs().end());
     }
+    for (const auto& [value, split] : seeds.labels) add_label(value, split);
   }
-
-  void seed(const Value* value, const Split& split) { add_label(value, split); }
 
   Labels run() {
     bool changed = true;
@@ -106,6 +127,7 @@ class LabelSpread {
       const Value* input = node.input(i);
       // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
       if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
+      if (i == kMask && takes_heads_.contains(&node) && !has_work_behind_.contains(input)) continue;
       auto label = split_under(map, map.inputs[i], *split, axis_);
       if (label && label->window) {
         if (!has_work_behind_.contains(input)) continue;
@@ -114,6 +136,15 @@ class LabelSpread {
       if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
     }
     return changed;
+  }
+
+  bool has_heads_for_all(const Node& attention) const {
+    const FactorMap& map = maps_.at(&attention);
+    const int ranks = mesh_.size(axis_);
+    const std::vector<FactorSplit> splits = possible_splits(map, ranks);
+    return std::any_of(splits.begin(), splits.end(), [&](const FactorSplit& split) {
+      return splits_heads(attention, map, split, ranks);
+    });
   }
 
   // A value that every rank could compute whole gets a label only where nobody needs it whole.
@@ -137,10 +168,15 @@ class LabelSpread {
     });
   }
 
+  static constexpr std::size_t kMask = 3;  // operand of an Attention
+
   const Mesh& mesh_;
   const int axis_;
   const FactorMaps& maps_;
   std::vector<const Node*> nodes_;
+  // Attentions that will get whole tokens, whatever their queries' labels say: their masks, which
+  // cost little to make, are made whole.
+  std::set<const Node*> takes_heads_;
   std::set<const Value*> graph_outputs_;
   // What cost something to make. The rest is made whole on every rank rather than exchanged for
   // what windows read of it.
@@ -152,10 +188,8 @@ class LabelSpread {
 }  // namespace
 
 Labels spread_labels(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
-                     const std::vector<std::pair<const Value*, Split>>& seeds) {
-  LabelSpread spread(graph, mesh, axis, maps);
-  for (const auto& [value, split] : seeds) spread.seed(value, split);
-  return spread.run();
+                     const AxisSeeds& seeds) {
+  return LabelSpread(graph, mesh, axis, maps, seeds).run();
 }
 
 }  // namespace tutti

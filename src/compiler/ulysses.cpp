@@ -2,26 +2,18 @@
 #include <algorithm>
 #include <map>
 
+#include "compiler/sequences.h"
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
 
 namespace tutti {
 namespace {
 
-using TokenDim = std::pair<const Value*, int>;  // a value and its token dimension
-
 // Nodes between a projection and its attention: they move, turn and scale tokens.
 bool is_light(const Node& node) {
   static const std::set<std::string, std::less<>> kTypes = {
       "Transpose", "Reshape", "Slice", "Split", "Concat", "RMSNormalization", "LayerNormalization"};
   return node.op().is_pointwise || kTypes.contains(node.type());
-}
-
-int dimension_of_factor(const DimFactors& operand, int factor) {
-  for (std::size_t d = 0; d < operand.size(); ++d) {
-    if (!operand[d].empty() && operand[d][0] == factor) return static_cast<int>(d);
-  }
-  return -1;
 }
 
 // The operands of a Concat that joins token sequences (text and video, say) on the way to an
@@ -79,9 +71,8 @@ void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim
 }
 
 bool contains_size(const std::vector<TokenDim>& sequences, const Dim& size) {
-  return std::any_of(sequences.begin(), sequences.end(), [&](const TokenDim& at) {
-    return at.first->shape()[static_cast<std::size_t>(at.second)] == size;
-  });
+  return std::any_of(sequences.begin(), sequences.end(),
+                     [&](const TokenDim& at) { return tokens_of(at) == size; });
 }
 
 // Units of the query heads so that every rank has heads of its own; nullopt: heads run out.
@@ -98,78 +89,7 @@ std::optional<Dim> head_units(const Node& attention, int ranks) {
   return std::nullopt;
 }
 
-// Looks for the concatenation of sequences that a token dimension comes from, however far back.
-class SequenceFinder {
- public:
-  explicit SequenceFinder(const Graph& graph) {
-    for (const auto& node : graph.nodes()) {
-      if (node->type() != "Attention") continue;
-      const Node* concat = find({node->input(0), token_dimension(*node)});
-      const bool is_mixed =
-          concat != nullptr &&
-          std::any_of(concat->inputs().begin(), concat->inputs().end(),
-                      [&](const Value* input) { return depends_on_attention(input); });
-      if (is_mixed) mixed_.insert(sizes_of(*concat));
-    }
-  }
-
-  // Sizes of its operands, in order; empty when there is none, or when nowhere in the model an
-  // attention stands in front of such a concatenation: then one split of the whole is simpler and
-  // computes little twice.
-  std::vector<Dim> segments_of(const TokenDim& at) {
-    const Node* concat = find(at);
-    if (concat == nullptr || !mixed_.contains(sizes_of(*concat))) return {};
-    return sizes_of(*concat);
-  }
-
- private:
-  static std::vector<Dim> sizes_of(const Node& concat) {
-    const auto dim = static_cast<std::size_t>(concat.attr_int("axis"));
-    std::vector<Dim> sizes;
-    for (const Value* input : concat.inputs()) sizes.push_back(input->shape()[dim]);
-    return sizes;
-  }
-
-  const Node* find(const TokenDim& at) {
-    const auto [known, is_new] = concats_.emplace(at, nullptr);
-    const Node* node = at.first->producer();
-    if (!is_new || node == nullptr) return known->second;
-    if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
-      return concats_[at] = node;
-    }
-    const FactorMap map = factors_of(*node);
-    const auto output = static_cast<std::size_t>(at.first->producer_output());
-    const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
-    if (factors.size() != 1) return nullptr;
-    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->input(i) == nullptr) continue;
-      const int dim = dimension_of_factor(map.inputs[i], factors[0]);
-      if (dim < 0) continue;
-      if (const Node* found = find({node->input(i), dim})) return concats_[at] = found;
-    }
-    return nullptr;
-  }
-
-  bool depends_on_attention(const Value* value) {
-    const auto [known, is_new] = depends_.emplace(value, false);
-    const Node* node = value->producer();
-    if (!is_new || node == nullptr) return known->second;
-    const bool depends =
-        node->type() == "Attention" ||
-        std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Value* input) {
-          return input != nullptr && depends_on_attention(input);
-        });
-    return depends_[value] = depends;
-  }
-
-  std::set<std::vector<Dim>> mixed_;
-  std::map<TokenDim, const Node*> concats_;
-  std::map<const Value*, bool> depends_;
-};
-
-bool is_single(const TokenDim& at) {
-  return at.first->shape()[static_cast<std::size_t>(at.second)].is(1);
-}
+bool is_single(const TokenDim& at) { return tokens_of(at).is(1); }
 
 // Tokens of the longest sequences; 0 where a size is open.
 std::int64_t longest_sequence(const Graph& graph) {
@@ -219,10 +139,6 @@ class UlyssesSeeder {
   }
 
  private:
-  static const Dim& tokens_of(const TokenDim& at) {
-    return at.first->shape()[static_cast<std::size_t>(at.second)];
-  }
-
   static std::vector<TokenDim> joined_at(const TokenDim& at) {
     std::vector<TokenDim> joined;
     std::set<TokenDim> seen;
@@ -258,16 +174,29 @@ class UlyssesSeeder {
     const TokenDim query{attention.input(0), dim};
     const std::vector<TokenDim> sequences = joined_at(query);
     if (sequences.size() < 2) return false;
-    std::vector<Dim> segments;
+    std::vector<Dim> segments;  // of the joined one: the sequences, or those that make them up
+    std::vector<std::pair<Dim, std::vector<Dim>>> nested;  // size of such a sequence, and those
     Dim sum = 0;
     for (const TokenDim& sequence : sequences) {
-      segments.push_back(tokens_of(sequence));
-      sum = sum + segments.back();
+      std::vector<Dim> runs = sequences_.segments_of(sequence);
+      sum = sum + tokens_of(sequence);
+      if (runs.empty()) {
+        segments.push_back(tokens_of(sequence));
+        continue;
+      }
+      segments.insert(segments.end(), runs.begin(), runs.end());
+      nested.emplace_back(tokens_of(sequence), std::move(runs));
     }
     std::vector<const Value*> with_heads;
     std::vector<const Value*> in_segments;
+    const auto seed_part = [&](const TokenDim& part) {
+      const auto runs = std::find_if(nested.begin(), nested.end(), [&](const auto& entry) {
+        return entry.first == tokens_of(part);
+      });
+      seed_tokens(part, runs == nested.end() ? std::vector<Dim>() : runs->second);
+    };
     const auto seed_operand = [&](const Value* value, const std::vector<TokenDim>& parts) {
-      for (const TokenDim& part : parts) seed_tokens(part);
+      for (const TokenDim& part : parts) seed_part(part);
       const bool is_one = parts.size() < 2 && tokens_of({value, dim}) == sum;
       (is_one ? in_segments : with_heads).push_back(value);
     };
@@ -290,8 +219,11 @@ class UlyssesSeeder {
     std::vector<TokenDim> context = joined_at({attention.input(1), dim});
     if (context.size() < 2) return;
     if (!contains_size(context, tokens_of({attention.input(0), dim}))) return;
-    for (const TokenDim& sequence : context) seed_tokens(sequence);
-    for (const TokenDim& sequence : joined_at({attention.input(2), dim})) seed_tokens(sequence);
+    for (const Value* operand : {attention.input(1), attention.input(2)}) {
+      for (const TokenDim& sequence : joined_at({operand, dim})) {
+        seed_tokens(sequence, sequences_.segments_of(sequence));
+      }
+    }
     for (const Value* operand : {attention.input(1), attention.input(2)}) {
       seed_heads(attention, operand, units);
       seed_join({operand, dim}, seeds_->labels.back().second);

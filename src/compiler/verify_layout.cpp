@@ -133,6 +133,14 @@ class Verifier {
                  static_cast<int>(node.attr_int("replicas", 1)), node.attr_dims("segments")};
   }
 
+  // Operands of a gather have units of their own, or the same.
+  Split gathered(const Node& node, std::size_t operand, int axis) const {
+    Split split = cut(node, axis);
+    const Shape units = node.attr_dims("units");
+    split.units = units[units.size() == 1 ? 0 : operand];
+    return split;
+  }
+
   Split pieces_read(const Node& node, int axis) const {
     return Split{static_cast<int>(node.attr_int("dim")), axis, node.attr_dims("from_units")[0], 1};
   }
@@ -220,7 +228,7 @@ class Verifier {
         if (is_plain && !reads_own_rows(node)) return internal_error("moves rows of pieces");
         to.set(is_plain ? cut(node, axis) : windows(node, axis));
       } else if (node.type() == "AllGather") {
-        from.set(cut(node, axis));
+        from.set(gathered(node, i, axis));
       } else if (node.type() == "AllToAll") {
         from.set({static_cast<int>(node.attr_ints("from_dims")[i]), axis,
                   node.attr_dims("from_units")[i],

@@ -113,11 +113,16 @@ Result<std::vector<TensorType>> infer_shard_slice(const Node& node, int) {
   return std::vector<TensorType>{std::move(type)};
 }
 
+// Units and sizes are those of each operand, or of all where there is one of them.
 Result<std::vector<TensorType>> infer_all_gather(const Node& node, int num_outputs) {
   TUTTI_ASSIGN_OR_RETURN(const AxisRef axis, axis_of(node));
-  TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(node));
-  TUTTI_ASSIGN_OR_RETURN(const Dim whole, single_dim(node, "size"));
-  TUTTI_ASSIGN_OR_RETURN(const Dim piece, piece_size(cut, whole, axis));
+  const Shape units = node.attr_dims("units");
+  const Shape sizes = node.attr_dims("size");
+  for (const std::size_t length : {units.size(), sizes.size()}) {
+    if (length == 1 || length == node.inputs().size()) continue;
+    return invalid_argument("an attribute lists ", length, " elements for ", node.inputs().size(),
+                            " inputs, expected 1 or as many");
+  }
   if (num_outputs != static_cast<int>(node.inputs().size())) {
     return invalid_argument(num_outputs, " outputs for ", node.inputs().size(),
                             " inputs, expected as many");
@@ -125,7 +130,11 @@ Result<std::vector<TensorType>> infer_all_gather(const Node& node, int num_outpu
   std::vector<TensorType> types;
   for (std::size_t i = 0; i < node.inputs().size(); ++i) {
     if (node.input(i) == nullptr) return invalid_argument("input ", i, " is absent");
+    const Dim& whole = sizes[sizes.size() == 1 ? 0 : i];
+    const Cut cut{node.attr_int("dim"), units[units.size() == 1 ? 0 : i],
+                  node.attr_int("replicas", 1)};
     TUTTI_RETURN_IF_ERROR(check_cut(cut, node.input(i)->rank()));
+    TUTTI_ASSIGN_OR_RETURN(const Dim piece, piece_size(cut, whole, axis));
     TensorType type = node.input(i)->type();
     Dim& size = type.shape[static_cast<std::size_t>(cut.dim)];
     TUTTI_RETURN_IF_ERROR(expect_size(size, piece, cut.dim));

@@ -47,13 +47,22 @@ Result<TransferOperand> window_operand(const KernelSpec& spec) {
 }
 
 Result<std::vector<TransferOperand>> gather_operands(const KernelSpec& spec) {
-  TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
-  TUTTI_ASSIGN_OR_RETURN(const std::int64_t size, single_size(spec, "size"));
+  const Node& node = spec.node;
+  TUTTI_ASSIGN_OR_RETURN(const Dims units, evaluate(node.attr_dims("units"), spec.symbols));
+  TUTTI_ASSIGN_OR_RETURN(const Dims sizes, evaluate(node.attr_dims("size"), spec.symbols));
+  for (const std::size_t length : {units.size(), sizes.size()}) {
+    if (length == 1 || length == spec.inputs.size()) continue;
+    return invalid_argument("a list of ", length, " elements for ", spec.inputs.size(),
+                            " operands");
+  }
   std::vector<TransferOperand> operands;
-  for (const TensorDesc& piece : spec.inputs) {
+  for (std::size_t i = 0; i < spec.inputs.size(); ++i) {
+    const TensorDesc& piece = spec.inputs[i];
+    const PieceSplit split{static_cast<int>(node.attr_int("dim")), units[units.size() == 1 ? 0 : i],
+                           static_cast<int>(node.attr_int("replicas", 1))};
     TUTTI_RETURN_IF_ERROR(check_dim(split.dim, piece));
     Dims whole = piece.dims;
-    whole[static_cast<std::size_t>(split.dim)] = size;
+    whole[static_cast<std::size_t>(split.dim)] = sizes[sizes.size() == 1 ? 0 : i];
     operands.push_back({std::move(whole), dtype_size(piece.dtype), split, std::nullopt});
   }
   return operands;

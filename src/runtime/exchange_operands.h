@@ -22,7 +22,7 @@ Result<PieceSplit> split_of(const KernelSpec& spec);
 
 // Halo (from pieces) and WindowSlice (from the whole): to windows.
 Result<TransferOperand> window_operand(const KernelSpec& spec);
-// AllGather: from pieces to the whole.
+// AllGather: from pieces to the whole. Units and sizes of each operand, or of all.
 Result<std::vector<TransferOperand>> gather_operands(const KernelSpec& spec);
 // AllToAll: from pieces to pieces.
 Result<std::vector<TransferOperand>> all_to_all_operands(const KernelSpec& spec);

@@ -194,8 +194,11 @@ Status BlasProduct::choose(const BlasAddresses& at) {
   TUTTI_ASSIGN_OR_RETURN(const auto begin, Event::create(true));
   TUTTI_ASSIGN_OR_RETURN(const auto end, Event::create(true));
   float best = 0;
+  Status failed;
   for (const auto& candidate : candidates_) {
-    bool works = run_with(candidate.algo, at).ok();  // warm-up
+    const Status warm_up = run_with(candidate.algo, at);
+    bool works = warm_up.ok();
+    if (!works) failed = warm_up;
     TUTTI_CUDA(cudaEventRecord(begin->get(), stream_));
     for (int i = 0; works && i < kTimedRuns; ++i) works = run_with(candidate.algo, at).ok();
     TUTTI_CUDA(cudaEventRecord(end->get(), stream_));
@@ -207,7 +210,7 @@ Status BlasProduct::choose(const BlasAddresses& at) {
     algorithm_ = candidate.algo;
     is_chosen_ = true;
   }
-  if (!is_chosen_) return internal_error("cuda: no algorithm of cublasLt runs");
+  if (!is_chosen_) return failed.with_context("no algorithm of cublasLt runs");
   blas_.chosen_.emplace(shape_, algorithm_);
   return {};
 }

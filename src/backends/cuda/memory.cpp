@@ -46,6 +46,8 @@ Status wait_for(cudaEvent_t event) {
   for (;;) {
     const cudaError_t state = cudaEventQuery(event);
     if (state != cudaErrorNotReady) return to_status(state, "cudaEventQuery");
+    // It stays as the thread's last error, which cuBLASLt would take for one of its own launches.
+    (void)cudaGetLastError();
     if (Clock::now() - start < kEager) {
       std::this_thread::yield();
     } else {

@@ -34,6 +34,23 @@ TEST_F(ExchangeTest, ShardSliceAndAllGatherAreInverseInType) {
   EXPECT_EQ(graph->outputs()[0]->type(), graph->inputs()[0]->type());
 }
 
+TEST_F(ExchangeTest, AllGatherTakesOperandsOfDifferentSizes) {
+  const auto graph = parse(R"(graph @g (%x: f32[7, 8], %y: f32[s, 3]) {
+    %xp = ShardSlice(%x) {axis = "cp", ranks = 3, dim = 0, units = dims[7]}
+    %yp = ShardSlice(%y) {axis = "cp", ranks = 3, dim = 0, units = dims[s]}
+    %xw: f32[7, 8], %yw: f32[s, 3] = AllGather(%xp, %yp) {axis = "cp", ranks = 3, dim = 0, units = dims[7, s], size = dims[7, s]}
+    return %xw, %yw
+  })");
+  EXPECT_TRUE(graph->verify().ok());
+  const Node& gather = *graph->outputs()[0]->producer();
+  EXPECT_EQ(exchange_sent_bytes(gather).to_string(), "64*part(7,3,rank.cp)+24*part(s,3,rank.cp)");
+  EXPECT_THAT(error_of(R"(graph @g (%x: f32[7, 8], %y: f32[s, 3], %z: f32[1]) {
+    %a, %b, %c = AllGather(%x, %y, %z) {axis = "cp", ranks = 3, dim = 0, units = dims[7, s], size = dims[7]}
+    return %a
+  })"),
+              HasSubstr("lists 2 elements for 3 inputs, expected 1 or as many"));
+}
+
 TEST_F(ExchangeTest, AllToAllTakesSeveralOperands) {
   const auto graph = parse(R"(graph @g (%q: f32[b, s, 8, 4], %k: f32[b, s, 2, 4]) {
     %qp = ShardSlice(%q) {axis = "cp", ranks = 4, dim = 1, units = dims[s]}

@@ -73,6 +73,33 @@ TEST_F(FuseAttentionTest, AnAddedMaskGoesIn) {
               with_head("%y = Attention(%q, %k, %v, %mask) {layout = \"bhsd\", scale = 0.25}"));
 }
 
+// cap * tanh(s / cap), as Gemma's attention closes its scores in.
+TEST_F(FuseAttentionTest, ASoftcapGoesIn) {
+  expect_pass(fuse_attention, with_head(R"(
+    %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
+    %a = MatMul(%q, %kt)
+    %c = Mul(%a, %scale)
+    %d = Div(%c, %four)
+    %h = Tanh(%d)
+    %e = Mul(%h, %four)
+    %m = Add(%e, %mask)
+    %p = Softmax(%m) {axis = 3}
+    %y = MatMul(%p, %v))"),
+              with_head("%y = Attention(%q, %k, %v, %mask) "
+                        "{layout = \"bhsd\", scale = 0.25, softcap = 4.0}"));
+}
+
+TEST_F(FuseAttentionTest, ATanhOfATanhIsNoSoftcap) {
+  const std::string text = with_head(R"(
+    %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
+    %a = MatMul(%q, %kt)
+    %g = Tanh(%a)
+    %h = Tanh(%g)
+    %p = Softmax(%h) {axis = 3}
+    %y = MatMul(%p, %v))");
+  expect_pass(fuse_attention, text, text);
+}
+
 TEST_F(FuseAttentionTest, AMaskThatIsScaledTooStaysDecomposed) {
   const std::string text = with_head(R"(
     %kt = Transpose(%k) {perm = [0, 1, 3, 2]}
@@ -225,6 +252,25 @@ TEST_F(FuseAttentionTest, HeadTransposesSinkPastNormsAndRotationIntoTheLayout) {
   // The tables broadcast along heads, now in third place.
   const Node* product = find_node(*graph, "Mul");
   EXPECT_EQ(product->input(1)->shape(), (Shape{Dim::symbol("s"), 1, 16}));
+}
+
+// A text tower whose keys its own attention reads, and the video tower's, joined with its own.
+TEST_F(FuseAttentionTest, ATransposeThatAnAttentionReadsSinksPastItsOtherUsers) {
+  const auto graph = parse(R"(graph @g (%x: f32[b, t, 8, 16], %y: f32[b, s, 8, 16]) {
+    %xt = Transpose(%x) {perm = [0, 2, 1, 3]}
+    %yt = Transpose(%y) {perm = [0, 2, 1, 3]}
+    %xa = Attention(%xt, %xt, %xt) {layout = "bhsd", scale = 1.0, is_causal = 1}
+    %all = Concat(%xt, %yt) {axis = 2}
+    %ya = Attention(%yt, %all, %all) {layout = "bhsd", scale = 1.0}
+    %u = Transpose(%xa) {perm = [0, 2, 1, 3]}
+    %v = Transpose(%ya) {perm = [0, 2, 1, 3]}
+    return %u, %v
+  })");
+  ASSERT_TRUE(sink_transposes(*graph, options()).ok());
+  ASSERT_TRUE(set_attention_layouts(*graph, options()).ok());
+  ASSERT_TRUE(graph->verify().ok());
+  EXPECT_EQ(count_nodes(*graph, "Transpose"), 0) << print(*graph);
+  EXPECT_EQ(find_node(*graph, "Concat")->attr_int("axis"), 1);
 }
 
 TEST_F(FuseAttentionTest, ALayoutThatWouldAddTransposesIsNotTaken) {

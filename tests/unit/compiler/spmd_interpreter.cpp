@@ -276,9 +276,11 @@ Status SpmdInterpreter::run_exchange(const Node& node, const Mesh& mesh,
         }
         continue;
       } else if (node.type() == "AllGather") {
+        const Shape units = node.attr_dims("units");
+        const Shape sizes = node.attr_dims("size");
         const Cut from{static_cast<std::size_t>(node.attr_int("dim")),
-                       number(node.attr_dims("units")[0]), node.attr_int("replicas", 1)};
-        whole = join(pieces, from, number(node.attr_dims("size")[0]));
+                       number(units[units.size() == 1 ? 0 : i]), node.attr_int("replicas", 1)};
+        whole = join(pieces, from, number(sizes[sizes.size() == 1 ? 0 : i]));
         for (const Tensor& piece : pieces) {
           moved_bytes_ += static_cast<std::int64_t>(piece.byte_size()) * (ranks - 1);
         }

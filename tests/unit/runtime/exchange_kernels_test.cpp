@@ -63,6 +63,22 @@ TEST_P(ExchangeKernels, ReduceScatterGivesEachRankItsPieceOfTheSum) {
   EXPECT_EQ(values(outputs->at("sum")), sum);
 }
 
+TEST_P(ExchangeKernels, PiecesOfDifferentSizesAreGatheredTogether) {
+  const Tensor x = numbers({2, 7, 3}, 3);
+  const Tensor y = numbers({2, 5, 2}, 4);
+  const auto outputs = infer(plan(R"(graph @g (%x: f32[2, t, 3], %y: f32[2, 5, 2]) {
+    %xp = ShardSlice(%x) {axis = "cp", ranks = N, dim = 1, units = dims[t]}
+    %yp = ShardSlice(%y) {axis = "cp", ranks = N, dim = 1, units = dims[5]}
+    %xw, %yw = AllGather(%xp, %yp) {axis = "cp", ranks = N, dim = 1, units = dims[t, 5],
+      size = dims[t, 5]}
+    return %xw, %yw
+  })"),
+                             {{"x", x}, {"y", y}});
+  ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+  EXPECT_EQ(values(outputs->at("xw")), values(x));
+  EXPECT_EQ(values(outputs->at("yw")), values(y));
+}
+
 TEST_P(ExchangeKernels, QueriesKeysAndValuesTravelTogetherAndComeBack) {
   const Tensor q = numbers({2, 5, 8, 3}, 1);
   const Tensor k = numbers({2, 5, 4, 3}, 2);

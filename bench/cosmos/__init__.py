@@ -1,0 +1,1 @@
+"""The reference workload: a text-to-video transformer of two towers, with random weights."""

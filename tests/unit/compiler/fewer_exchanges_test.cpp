@@ -1,0 +1,160 @@
+// What could be exchanged and is not, and that nothing changes for it.
+#include <gmock/gmock.h>
+
+#include "base/str_cat.h"
+#include "compiler_fixture.h"
+#include "spmd_interpreter.h"
+
+namespace tutti {
+namespace {
+
+using Counts = std::map<std::string, int>;
+
+Counts exchanges_of(const CompiledModel& compiled) {
+  Counts kinds;
+  for (const ExchangeInfo& exchange : compiled.exchanges) ++kinds[exchange.kind];
+  return kinds;
+}
+
+class FewerExchangesTest : public CompilerTest {
+ protected:
+  // The model on 1, 2, 3 and 4 ranks gives what the graph gives.
+  void expect_equal(std::string_view text, const NamedTensors& inputs) {
+    const auto whole = parse_model(text);
+    SpmdInterpreter interpreter(&ops_);
+    const auto right = interpreter.run_whole(*whole, inputs, {});
+    ASSERT_TRUE(right.ok()) << right.status().to_string();
+    for (const char* mesh : {"cp=1", "cp=2", "cp=3", "cp=4"}) {
+      const auto found = interpreter.run(compile_text(text, options(mesh)), inputs);
+      ASSERT_TRUE(found.ok()) << found.status().to_string();
+      for (const auto& outputs : *found) {
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+          EXPECT_LE(relative_error(outputs[i], (*right)[i]), 1e-5) << mesh << ", output " << i;
+        }
+      }
+    }
+  }
+};
+
+// The attention's queries are labelled along tokens, but it will take heads: a mask that was made
+// in pieces along the queries would have to be put together.
+TEST_F(FewerExchangesTest, AMaskThatCostsNothingIsMadeWholeWhereAttentionTakesHeads) {
+  const std::string text = R"(graph @g (%x: f32[1, 10, 16], %m: f32[1, 1, 10, 10]) {
+    %two = constant f32[] [2.0]
+    %wq = constant f32[16, 16] data
+    %q = MatMul(%x, %wq)
+    %h = Reshape(%q) {shape = dims[1, 10, 4, 4]}
+    %mask = Mul(%m, %two)
+    %a = Attention(%h, %h, %h, %mask) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    %f = Reshape(%a) {shape = dims[1, 10, 16]}
+    %wo = constant f32[16, 16] data
+    %y = MatMul(%f, %wo)
+    return %y
+  })";
+  for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
+    const CompiledModel compiled = compile_text(text, options(mesh));
+    EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 2}, {"AllGather", 1}}))
+        << compiled.explain;
+  }
+  expect_equal(text, {{"x", random_f32({1, 10, 16}, 1)}, {"m", random_f32({1, 1, 10, 10}, 2)}});
+}
+
+// With one head the queries stay in pieces, and so does the mask.
+TEST_F(FewerExchangesTest, AMaskFollowsTheQueriesWhereHeadsRunOut) {
+  const std::string text = R"(graph @g (%x: f32[1, 10, 16], %m: f32[1, 1, 10, 10]) {
+    %two = constant f32[] [2.0]
+    %wq = constant f32[16, 16] data
+    %q = MatMul(%x, %wq)
+    %h = Reshape(%q) {shape = dims[1, 10, 1, 16]}
+    %mask = Mul(%m, %two)
+    %a = Attention(%h, %h, %h, %mask) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    return %a
+  })";
+  const CompiledModel compiled = compile_text(text, options("cp=2"));
+  EXPECT_THAT(compiled.explain, ::testing::HasSubstr("mask: f32 [1, 1, 10/cp, 10]"));
+  EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllGather", 2}})) << compiled.explain;
+  expect_equal(text, {{"x", random_f32({1, 10, 16}, 1)}, {"m", random_f32({1, 1, 10, 10}, 2)}});
+}
+
+// A projection to heads for a Reshape to them.
+std::string heads(std::string_view name, std::string_view x, int tokens) {
+  return str_cat("  %", name, ".w = constant f32[16, 16] data\n  %", name, ".p = MatMul(%", x,
+                 ", %", name, ".w)\n  %", name, " = Reshape(%", name, ".p) {shape = dims[1, ",
+                 tokens, ", 4, 4]}\n");
+}
+
+std::string merged(std::string_view name, std::string_view x, int tokens) {
+  return str_cat("  %", name, ".f = Reshape(%", x, ") {shape = dims[1, ", tokens, ", 16]}\n  %",
+                 name, ".w = constant f32[16, 16] data\n  %", name, " = MatMul(%", name, ".f, %",
+                 name, ".w)\n");
+}
+
+// A prompt of two encoders, 4 words as they are and 7 that have been through an attention of their
+// own, beside 13 patches: a layer with a stream for each, then one that joins them.
+std::string nested_sequences() {
+  std::string text = R"(graph @g (%a: f32[1, 4, 16], %b: f32[1, 7, 16], %v: f32[1, 13, 16]) {
+)";
+  text += heads("bq", "b", 7) + heads("bk", "b", 7) + heads("bv", "b", 7);
+  text += "  %ba = Attention(%bq, %bk, %bv) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n";
+  text += merged("bo", "ba", 7);
+  text += "  %b1 = Add(%b, %bo)\n  %t = Concat(%a, %b1) {axis = 1}\n";
+  for (const char* part : {"q", "k", "v"}) {
+    text += heads(str_cat("t", part), "t", 11) + heads(str_cat("v", part), "v", 13);
+    text += str_cat("  %j", part, " = Concat(%v", part, ", %t", part, ") {axis = 1}\n");
+  }
+  text += R"(  %ja = Attention(%jq, %jk, %jv) {scale = 0.5, is_causal = 0, layout = "bshd"}
+  %jf = Reshape(%ja) {shape = dims[1, 24, 16]}
+  %jov = Slice(%jf) {axes = [1], starts = dims[0], ends = dims[13], steps = [1]}
+  %jot = Slice(%jf) {axes = [1], starts = dims[13], ends = dims[24], steps = [1]}
+  %wov = constant f32[16, 16] data
+  %wot = constant f32[16, 16] data
+  %pov = MatMul(%jov, %wov)
+  %pot = MatMul(%jot, %wot)
+  %v1 = Add(%v, %pov)
+  %t1 = Add(%t, %pot)
+  %one = Concat(%v1, %t1) {axis = 1}
+)";
+  text += heads("sq", "one", 24) + heads("sk", "one", 24) + heads("sv", "one", 24);
+  text += "  %sa = Attention(%sq, %sk, %sv) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n";
+  text += merged("so", "sa", 24);
+  return text + R"(  %one1 = Add(%one, %so)
+  %y = Slice(%one1) {axes = [1], starts = dims[0], ends = dims[13], steps = [1]}
+  return %y
+})";
+}
+
+TEST_F(FewerExchangesTest, SequencesOfSequencesStayInTheirSegments) {
+  const std::string text = nested_sequences();
+  for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
+    CompileOptions with = options(mesh);
+    with.detect_invariant_inputs = false;
+    const CompiledModel compiled = compile_text(text, with);
+    EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 4}, {"AllGather", 1}}))
+        << compiled.explain;
+    EXPECT_THAT(compiled.explain, ::testing::HasSubstr("one: f32 [1, 24/cp(13 | 4 | 7), 16]"));
+  }
+  expect_equal(text, {{"a", random_f32({1, 4, 16}, 1)},
+                      {"b", random_f32({1, 7, 16}, 2)},
+                      {"v", random_f32({1, 13, 16}, 3)}});
+}
+
+// A result in segments: all of them travel in one transfer.
+TEST_F(FewerExchangesTest, SegmentsAreGatheredTogether) {
+  std::string text = "graph @g (%a: f32[1, 4, 16], %b: f32[1, 7, 16]) {\n";
+  text += heads("aq", "a", 4) + heads("bq", "b", 7);
+  text += R"(  %q = Concat(%aq, %bq) {axis = 1}
+  %y = Attention(%q, %q, %q) {scale = 0.5, is_causal = 0, layout = "bshd"}
+  %c = Reshape(%y) {shape = dims[1, 11, 16]}
+  %ya = Slice(%c) {axes = [1], starts = dims[0], ends = dims[4], steps = [1]}
+  %yb = Slice(%c) {axes = [1], starts = dims[4], ends = dims[11], steps = [1]}
+  return %ya, %yb
+})";
+  for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
+    const CompiledModel compiled = compile_text(text, options(mesh));
+    EXPECT_EQ(exchanges_of(compiled)["AllGather"], 1) << compiled.explain;
+  }
+  expect_equal(text, {{"a", random_f32({1, 4, 16}, 1)}, {"b", random_f32({1, 7, 16}, 2)}});
+}
+
+}  // namespace
+}  // namespace tutti
