@@ -31,8 +31,12 @@ using server::ControlMode;
 struct ServeCommand {
   server::ServerOptions server;
   server::GrpcOptions grpc;
+  server::HttpOptions http;
   bool allows_grpc = true;
+  bool allows_http = true;
+  std::vector<std::string> http_restrictions;
   std::vector<std::string> rate_limit_resources;
+  std::string cache;
   int exit_timeout_secs = 30;
   int log_verbose = 0;
   std::string port_file;
@@ -45,8 +49,9 @@ Status check_options(const ServeCommand& command) {
     return invalid_argument("--load-model '", repository.startup_models.front(),
                             "' needs --model-control-mode=explicit");
   }
-  if (!command.allows_grpc) {
-    return invalid_argument("--allow-grpc=false leaves no front end to serve on");
+  if (!command.allows_grpc && !command.allows_http) {
+    return invalid_argument(
+        "--allow-grpc=false and --allow-http=false leave no front end to serve on");
   }
   return {};
 }
@@ -60,6 +65,10 @@ Status write_port_file(const std::string& path, int port) {
     return invalid_argument("--port-file '", path, "' cannot be written");
   }
   return {};
+}
+
+int served_port(const server::Server& running) {
+  return running.grpc() != nullptr ? running.grpc()->port() : running.http()->port();
 }
 
 // Must be called before any thread starts, so that all inherit the mask.
@@ -94,12 +103,29 @@ Status add_resources(ServeCommand& command) {
     const Status status = command.server.rate_limit.add_resource(resource);
     if (!status.ok()) return status.with_context("--rate-limit-resource");
   }
+  if (command.cache.empty()) return {};
+  auto bytes = server::parse_cache_config(command.cache);
+  if (!bytes.ok()) return bytes.status().with_context("--cache-config");
+  command.server.cache_bytes = *bytes;
+  return {};
+}
+
+Status add_restrictions(const char* flag, const std::vector<std::string>& values,
+                        server::Restrictions* restrictions) {
+  for (const std::string& value : values) {
+    const Status status = restrictions->add(value);
+    if (!status.ok()) return status.with_context(str_cat(flag, " '", value, "'"));
+  }
   return {};
 }
 
 int run_serve(ServeCommand& command) {
   Status checked = check_options(command);
   if (checked.ok()) checked = add_resources(command);
+  if (checked.ok()) {
+    checked = add_restrictions("--http-restricted-api", command.http_restrictions,
+                               &command.server.http_api.restrictions);
+  }
   if (!checked.ok()) {
     report_error("serve", checked);
     return 2;
@@ -119,10 +145,12 @@ int run_serve(ServeCommand& command) {
   if (has_gpu) log->info("{}", gpu->describe());
   if (!chosen->no_gpu.empty()) log->info("{}; serving on CPU", chosen->no_gpu);
   server::ServerOptions options = command.server;
-  options.grpc = command.grpc;
+  options.grpc.reset();
+  if (command.allows_grpc) options.grpc = command.grpc;
+  if (command.allows_http) options.http = command.http;
   auto running = server::Server::start(std::move(options), std::move(backends), log);
   if (!running.ok()) return report_error("serve", running.status());
-  const Status written = write_port_file(command.port_file, (*running)->grpc()->port());
+  const Status written = write_port_file(command.port_file, served_port(**running));
   if (!written.ok()) return report_error("serve", written);
 
   int signal = 0;
@@ -140,9 +168,37 @@ void add_scheduling_options(CLI::App& command, ServeCommand& options) {
                   "execution_count: instances take the resources of their rate_limiter to run")
       ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
       ->default_str("off");
+  command.add_option("--cache-config", options.cache,
+                     "local,size=BYTES: memory for answers of models with response_cache");
   command
       .add_option("--rate-limit-resource", options.rate_limit_resources,
                   "NAME:COUNT[:DEVICE]: how much of a resource there is; may be repeated")
+      ->allow_extra_args(false);
+}
+
+void add_http_options(CLI::App& command, ServeCommand& options) {
+  server::HttpOptions& http = options.http;
+  command.add_option("--allow-http", options.allows_http, "Serve over HTTP")->capture_default_str();
+  command.add_option("--http-address", http.address, "Address to listen on")->capture_default_str();
+  command.add_option("--http-port", http.port, "Port to listen on, 0 for any free one")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command.add_option("--reuse-http-port", http.reuses_port, "Let several servers share the port")
+      ->capture_default_str();
+  command.add_option("--http-thread-count", http.threads, "Threads that serve all connections")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--http-max-input-size", http.limits.max_body_bytes,
+                  "Largest request body in bytes, after decompression too")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 48))
+      ->capture_default_str();
+  command.add_option("--http-header-forward-pattern",
+                     options.server.http_api.header_forward_pattern,
+                     "Headers whose names hold this expression become request parameters");
+  command
+      .add_option("--http-restricted-api", options.http_restrictions,
+                  "GROUP[,GROUP...]:HEADER=VALUE: these calls need that header")
       ->allow_extra_args(false);
 }
 
@@ -186,8 +242,14 @@ std::function<int()> add_serve(CLI::App& command) {
   command.add_option("--grpc-port", options->grpc.port, "Port to listen on, 0 for any free one")
       ->check(CLI::Range(0, 65535))
       ->capture_default_str();
-  command.add_option("--port-file", options->port_file,
-                     "Write the gRPC port to this file when the server is up");
+  add_http_options(command, *options);
+  command.add_option(
+      "--port-file", options->port_file,
+      "Write the gRPC port to this file when the server is up (HTTP's without gRPC)");
+  command
+      .add_option("--allow-client-shm", server.service.allows_client_shared_memory,
+                  "Let clients register shared memory")
+      ->capture_default_str();
   command
       .add_option("--strict-readiness", server.service.is_readiness_strict,
                   "Ready only while every model that was asked for is")

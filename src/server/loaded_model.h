@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "server/cache/response_cache.h"
 #include "server/infer.h"
 #include "server/scheduler/request_scheduler.h"
 #include "server/scheduler/scheduling_options.h"
@@ -16,13 +17,21 @@
 
 namespace tutti::server {
 
+class RecordingSink;
+
+// The cache that a model shares with others, and the number that tells it apart there.
+struct CacheSlot {
+  std::shared_ptr<ResponseCache> cache;  // null: every request runs
+  std::uint64_t model = 0;
+};
+
 class LoadedModel {
  public:
   // `config` is complete and valid (config/validate.h); it says what requests look like.
   // The scheduler's executions are counted in `statistics` by whoever made it.
   LoadedModel(std::string name, std::int64_t version, inference::ModelConfig config,
               std::shared_ptr<ModelStatistics> statistics,
-              std::unique_ptr<RequestScheduler> scheduler);
+              std::unique_ptr<RequestScheduler> scheduler, CacheSlot cache = {});
   ~LoadedModel();  // as retire()
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
@@ -50,12 +59,23 @@ class LoadedModel {
   void retire(std::optional<TimePoint> deadline = std::nullopt);
 
  private:
+  // A request that the cache had no answer for.
+  struct CacheMiss {
+    Hash128 key;
+    std::chrono::nanoseconds lookup;
+    std::shared_ptr<RecordingSink> sink;
+  };
+  Result<InferResponse> answer_from(const CachedResponse& cached, const InferRequest& request,
+                                    OutputSink& sink) const;
+  void keep(const CacheMiss& miss, const InferResult& result);
+
   std::string name_;
   std::int64_t version_;
   inference::ModelConfig config_;
   ModelSignature signature_;
   const SchedulingOptions scheduling_;  // what the configuration says of queues and batches
   const std::shared_ptr<ModelStatistics> statistics_;
+  const CacheSlot cache_;
   const std::unique_ptr<RequestScheduler> scheduler_;
 };
 

@@ -4,13 +4,17 @@
 
 #include "server/names.h"
 #include "server/parameters.h"
+#include "server/placement.h"
+#include "server/submit.h"
 #include "tutti/version.h"
 
 namespace tutti::server {
 
 InferenceService::InferenceService(std::shared_ptr<ModelRepository> repository,
                                    ServiceOptions options)
-    : repository_(std::move(repository)), options_(options) {}
+    : repository_(std::move(repository)),
+      options_(options),
+      shared_memory_(options.allows_client_shared_memory) {}
 
 bool InferenceService::is_ready() const {
   if (is_stopping_) return false;
@@ -71,31 +75,46 @@ Result<std::vector<IndexEntry>> InferenceService::repository_index(const std::st
 }
 
 void InferenceService::load_model(const std::string& repository, const std::string& name,
-                                  ControlDone done) {
+                                  const ParameterMap& parameters, ControlDone done) {
+  if (!parameters.empty()) {
+    return done(unimplemented("load parameter '", printable(parameters.begin()->first),
+                              "': models are loaded as they lie in the repository, expected none"));
+  }
   if (const Status status = check_repository(repository); !status.ok()) return done(status);
   control_.post([this, name, done = std::move(done)] { done(repository_->load(name)); });
 }
 
 void InferenceService::unload_model(const std::string& repository, const std::string& name,
-                                    ControlDone done) {
+                                    const ParameterMap& parameters, ControlDone done) {
   if (const Status status = check_repository(repository); !status.ok()) return done(status);
-  control_.post([this, name, done = std::move(done)] { done(repository_->unload(name)); });
+  // Triton's word for the models that an ensemble depends on.
+  const auto found = parameters.find("unload_dependents");
+  const bool* const value = found == parameters.end() ? nullptr : std::get_if<bool>(&found->second);
+  const bool with_steps = value != nullptr && *value;
+  control_.post([this, name, with_steps, done = std::move(done)] {
+    done(repository_->unload(name, with_steps));
+  });
 }
 
 void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> sink,
                              InferDone done) {
   const TimePoint arrived = std::chrono::steady_clock::now();
   if (is_stopping_) return done(unavailable("the server is stopping"));
-  if (const Status status = apply_parameters(&request); !status.ok()) {
+  if (const Status status = prepare(&request, &sink); !status.ok()) {
     note_refused(request.model_name, request.model_version, arrived);
     return done(status);
   }
-  // Each round looks up a model that was not retired yet, so a reload loses no request.
-  while (true) {
-    const auto model = repository_->find(request.model_name, request.model_version);
-    if (!model.ok()) return done(model.status());
-    if ((*model)->infer(request, sink, arrived, done)) return;
-  }
+  submit(*repository_, std::move(request), sink, arrived, std::move(done));
+}
+
+Status InferenceService::prepare(InferRequest* request, std::shared_ptr<OutputSink>* sink) {
+  TUTTI_RETURN_IF_ERROR(apply_parameters(request));
+  TUTTI_RETURN_IF_ERROR(place_inputs(shared_memory_, request));
+  if (request->output_options.empty()) return Status();
+  TUTTI_ASSIGN_OR_RETURN(auto placed,
+                         PlacedOutputs::create(shared_memory_, *request, std::move(*sink)));
+  *sink = std::move(placed);
+  return Status();
 }
 
 void InferenceService::note_refused(const std::string& name, std::string_view version,

@@ -12,7 +12,9 @@
 
 #include "base/status.h"
 #include "server/infer.h"
+#include "server/parameters.h"
 #include "server/repository/repository.h"
+#include "server/shared_memory/registry.h"
 #include "server/statistics.h"
 #include "server/task_thread.h"
 
@@ -20,6 +22,7 @@ namespace tutti::server {
 
 struct ServiceOptions {
   bool is_readiness_strict = true;  // ready only while every wanted model is
+  bool allows_client_shared_memory = false;
 };
 
 struct ServerMetadata {
@@ -64,8 +67,12 @@ class InferenceService {
   // These take long: they run on a thread of the service, one after the other; `done` is called
   // there.
   using ControlDone = std::function<void(const Status&)>;
-  void load_model(const std::string& repository, const std::string& name, ControlDone done);
-  void unload_model(const std::string& repository, const std::string& name, ControlDone done);
+  void load_model(const std::string& repository, const std::string& name,
+                  const ParameterMap& parameters, ControlDone done);
+  void unload_model(const std::string& repository, const std::string& name,
+                    const ParameterMap& parameters, ControlDone done);
+
+  SharedMemoryRegistry& shared_memory() { return shared_memory_; }
 
   // Checks, queues and runs. `done` is called once, possibly before this returns.
   void infer(InferRequest request, std::shared_ptr<OutputSink> sink, InferDone done);
@@ -79,9 +86,12 @@ class InferenceService {
 
  private:
   Status check_repository(const std::string& repository) const;
+  // What has to be done to a request before a model sees it; may put a sink before `sink`.
+  Status prepare(InferRequest* request, std::shared_ptr<OutputSink>* sink);
 
   const std::shared_ptr<ModelRepository> repository_;
   const ServiceOptions options_;
+  SharedMemoryRegistry shared_memory_;
   std::atomic<bool> is_stopping_{false};
   TaskThread control_;  // last: its tasks use the others
 };

@@ -33,6 +33,19 @@ void ModelStatistics::record_execution(std::int64_t rows, const RequestTimes& ti
   ++totals_.execution_count;
 }
 
+void ModelStatistics::record_cache_hit(std::chrono::nanoseconds request,
+                                       std::chrono::nanoseconds lookup, std::uint64_t wall_ms) {
+  const std::lock_guard lock(mutex_);
+  totals_.success.add(request);
+  totals_.cache_hit.add(lookup);
+  totals_.last_inference_ms = wall_ms;
+}
+
+void ModelStatistics::record_cache_miss(std::chrono::nanoseconds duration) {
+  const std::lock_guard lock(mutex_);
+  totals_.cache_miss.add(duration);
+}
+
 void ModelStatistics::record_failure(std::chrono::nanoseconds duration) {
   const std::lock_guard lock(mutex_);
   totals_.fail.add(duration);

@@ -29,6 +29,8 @@ struct StatisticsSnapshot {
   DurationStatistic fail;     // the same of all others, whatever the reason
   DurationStatistic queue;    // of successful requests, as are the phases
   PhaseStatistics phases;
+  DurationStatistic cache_hit;          // finding an answer and giving it
+  DurationStatistic cache_miss;         // not finding one, and keeping the one that was made
   std::uint64_t inference_count = 0;    // batch elements of successful requests
   std::uint64_t execution_count = 0;    // runs of the model that succeeded
   std::uint64_t last_inference_ms = 0;  // since the epoch; 0 before the first success
@@ -43,6 +45,10 @@ class ModelStatistics {
   void record_success(std::int64_t batch_size, const RequestTimes& times, std::uint64_t wall_ms);
   // A run of the model, which may have answered several requests: `rows` is the batch it ran.
   void record_execution(std::int64_t rows, const RequestTimes& times);
+  // A request that was answered from the cache: a success and nothing else.
+  void record_cache_hit(std::chrono::nanoseconds request, std::chrono::nanoseconds lookup,
+                        std::uint64_t wall_ms);
+  void record_cache_miss(std::chrono::nanoseconds duration);
   void record_failure(std::chrono::nanoseconds duration);
   StatisticsSnapshot snapshot() const;
 

@@ -6,13 +6,14 @@ import numpy as np
 import onnxruntime
 import pytest
 from cosmos import model, weights
+from cosmos.sizes import Sizes
 from sample_models import relative_error
 
-TINY = model.Sizes(
+TINY = Sizes(
     layers=3, width=64, heads=4, kv_heads=2, head_size=16, mlp=96, features=12, vocabulary=32,
     time_features=16, batch=2, frames=4, height=3, columns=5, text=7,
 )  # fmt: skip
-TRUE_SIZES = model.Sizes().call_sizes()
+TRUE_SIZES = Sizes().call_sizes()
 
 
 def make(folder, dtype="float32", share="none", sizes=TINY):
@@ -60,7 +61,7 @@ def test_16_bit_models_are_near_the_fp32_one(tutti, tmp_path, right, dtype, boun
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_the_text_tower_is_hoisted_and_a_layer_exchanges_twice(tutti, tmp_path, ranks):
-    sizes = model.Sizes(layers=3, width=128, heads=32, kv_heads=8, head_size=4, mlp=96)
+    sizes = Sizes(layers=3, width=128, heads=32, kv_heads=8, head_size=4, mlp=96)
     path = make(tmp_path / "model", "bfloat16", sizes=sizes)
     tutti("compile", path, "--output", tmp_path / "plan", "--mesh", f"cp={ranks}")
     report = tutti.inspect(tmp_path / "plan/1/model.plan", TRUE_SIZES)

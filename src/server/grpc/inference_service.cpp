@@ -6,6 +6,7 @@
 #include "server/grpc/codec.h"
 #include "server/grpc/infer_call.h"
 #include "server/grpc/status.h"
+#include "server/messages.h"
 #include "server/names.h"
 
 namespace tutti::server {
@@ -17,12 +18,20 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* context, const Sta
   return reactor;
 }
 
-// What only loading a model with other settings than its folder's would need.
 template <class Parameters>
-Status check_load_parameters(const Parameters& parameters) {
-  if (parameters.empty()) return Status();
-  return unimplemented("load parameter '", printable(parameters.begin()->first),
-                       "': models are loaded as they lie in the repository, expected none");
+ParameterMap decode_control_parameters(const Parameters& parameters) {
+  using Parameter = inference::ModelRepositoryParameter;
+  ParameterMap decoded;
+  for (const auto& [name, value] : parameters) {
+    switch (value.parameter_choice_case()) {
+      case Parameter::kBoolParam: decoded[name] = value.bool_param(); break;
+      case Parameter::kInt64Param: decoded[name] = std::int64_t{value.int64_param()}; break;
+      case Parameter::kStringParam: decoded[name] = value.string_param(); break;
+      case Parameter::kBytesParam: decoded[name] = value.bytes_param(); break;
+      case Parameter::PARAMETER_CHOICE_NOT_SET: break;
+    }
+  }
+  return decoded;
 }
 
 }  // namespace
@@ -52,10 +61,7 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelReady(
 GrpcInferenceService::Reactor* GrpcInferenceService::ServerMetadata(
     Context* context, const inference::ServerMetadataRequest*,
     inference::ServerMetadataResponse* response) {
-  const auto metadata = service_.server_metadata();
-  response->set_name(metadata.name);
-  response->set_version(metadata.version);
-  for (const std::string& extension : metadata.extensions) response->add_extensions(extension);
+  encode_server_metadata(service_.server_metadata(), response);
   return finish(context, Status());
 }
 
@@ -95,25 +101,16 @@ GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest* request,
     inference::RepositoryIndexResponse* response) {
   const auto entries = service_.repository_index(request->repository_name(), request->ready());
-  if (!entries.ok()) return finish(context, entries.status());
-  for (const IndexEntry& entry : *entries) {
-    auto* model = response->add_models();
-    model->set_name(entry.name);
-    model->set_version(entry.version);
-    model->set_state(entry.state);
-    model->set_reason(entry.reason);
-  }
-  return finish(context, Status());
+  if (entries.ok()) encode_index(*entries, response);
+  return finish(context, entries.status());
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse*) {
-  if (const Status status = check_load_parameters(request->parameters()); !status.ok()) {
-    return finish(context, status);
-  }
   Reactor* reactor = context->DefaultReactor();
   service_.load_model(request->repository_name(), request->model_name(),
+                      decode_control_parameters(request->parameters()),
                       [reactor](const Status& status) { reactor->Finish(to_grpc(status)); });
   return reactor;
 }
@@ -121,9 +118,9 @@ GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelLoad(
 GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse*) {
-  // `unload_dependents` concerns ensembles; without them a model has no dependents.
   Reactor* reactor = context->DefaultReactor();
   service_.unload_model(request->repository_name(), request->model_name(),
+                        decode_control_parameters(request->parameters()),
                         [reactor](const Status& status) { reactor->Finish(to_grpc(status)); });
   return reactor;
 }

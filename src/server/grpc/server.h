@@ -15,7 +15,7 @@
 namespace tutti::server {
 
 struct GrpcOptions {
-  std::string address = "127.0.0.1";
+  std::string address = "0.0.0.0";
   int port = 8001;  // 0: any free one
 };
 

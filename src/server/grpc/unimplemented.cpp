@@ -31,24 +31,6 @@ GrpcInferenceService::ModelStreamInfer(Context*) {
   return new RefusedStream();
 }
 
-GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryStatus(
-    Context* context, const inference::SystemSharedMemoryStatusRequest*,
-    inference::SystemSharedMemoryStatusResponse*) {
-  return refuse(context, "SystemSharedMemoryStatus");
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryRegister(
-    Context* context, const inference::SystemSharedMemoryRegisterRequest*,
-    inference::SystemSharedMemoryRegisterResponse*) {
-  return refuse(context, "SystemSharedMemoryRegister");
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryUnregister(
-    Context* context, const inference::SystemSharedMemoryUnregisterRequest*,
-    inference::SystemSharedMemoryUnregisterResponse*) {
-  return refuse(context, "SystemSharedMemoryUnregister");
-}
-
 GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest*,
     inference::CudaSharedMemoryStatusResponse*) {

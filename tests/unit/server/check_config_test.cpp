@@ -101,7 +101,7 @@ constexpr BadConfig kBad[] = {
      "multi_device_per_rank_engines\"]: is not supported"},
     // What this server does not do.
     {"sequence_batching { }", "sequence_batching: is not supported"},
-    {"ensemble_scheduling { }", "ensemble_scheduling: is not supported"},
+    {"platform: 'ensemble'", "platform: 'ensemble' needs ensemble_scheduling"},
     {"model_transaction_policy { decoupled: true }", "model_transaction_policy.decoupled"},
     // Queues and batches.
     {"max_batch_size: 4 dynamic_batching { preferred_batch_size: [4, 5] }",
@@ -259,11 +259,10 @@ TEST(CheckConfigFile, TuningThatDoesNothingHereIsAWarning) {
   const ConfigFile file = parse(
       "optimization { }\n"
       "model_metrics { }\n"
-      "response_cache { enable: true }");
+      "metric_tags { key: 'a' value: 'b' }");
   EXPECT_TRUE(check_config_file(file, "m", kKnown, {"cpu", 0}, &warnings).ok());
-  EXPECT_THAT(warnings,
-              ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":3: response_cache.enable"),
-                          HasSubstr(":2: model_metrics")));
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":3: metric_tags"),
+                                    HasSubstr(":2: model_metrics")));
 }
 
 }  // namespace

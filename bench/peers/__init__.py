@@ -1,0 +1,1 @@
+"""What we race against, in PyTorch."""
