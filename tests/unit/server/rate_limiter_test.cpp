@@ -92,27 +92,31 @@ TEST(RateLimiter, StopEndsAWaitAndFreesWhatItReserved) {
 
 TEST(RateLimiter, PriorityTwoGetsHalfTheTurns) {
   RateLimiter limiter;
-  const Member often = join(limiter, ranks({0, 1}), 1), seldom = join(limiter, ranks({0, 1}), 2);
+  const Member first = join(limiter, ranks({0, 1}), 1), second = join(limiter, ranks({0, 1}), 1),
+               seldom = join(limiter, ranks({0, 1}), 2);
   const Member gate = join(limiter, ranks({0, 1}));
   ASSERT_TRUE(gate->try_acquire());
   std::string turns;  // by who holds the ranks
-  std::atomic<int> working{2};
-  const auto work = [&](RateLimiter::Member& member, char name, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
+  std::atomic<int> working{3};
+  const auto work = [&](RateLimiter::Member& member, char name) {
+    for (int i = 0; i < 40; ++i) {
       ASSERT_TRUE(member.acquire({}));
       turns += name;
-      // Handed on when the other one is in line: what follows is the limiter's choice.
-      while (working == 2 && limiter.waiting() == 0) std::this_thread::yield();
+      // Handed on when both others are in line: who follows is the limiter's choice.
+      while (working == 3 && limiter.waiting() < 2) std::this_thread::yield();
       member.release();
     }
     --working;
   };
-  std::thread a(work, std::ref(*often), 'a', 40), b(work, std::ref(*seldom), 'b', 40);
-  while (limiter.waiting() < 2) std::this_thread::yield();
+  std::thread a(work, std::ref(*first), 'a'), b(work, std::ref(*second), 'b'),
+      c(work, std::ref(*seldom), 'c');
+  while (limiter.waiting() < 3) std::this_thread::yield();
   gate->release();
   a.join();
   b.join();
-  const auto seldom_turns = std::count(turns.begin(), turns.begin() + 30, 'b');
+  c.join();
+  // Of 50 turns 20, 20 and 10.
+  const auto seldom_turns = std::count(turns.begin(), turns.begin() + 50, 'c');
   EXPECT_GE(seldom_turns, 9) << turns;
   EXPECT_LE(seldom_turns, 11) << turns;
 }
