@@ -54,7 +54,7 @@ class Server:
 
     def endpoint(self, service):
         """host:port of a front end as the log names it; None when it was not started."""
-        found = re.search(rf"Started {service} at (\S+)", self.log.read_text())
+        found = re.search(rf"Started {service} at ([\w.]+:\d+)", self.log.read_text())
         return found and found.group(1)
 
     def stop(self, number=signal.SIGTERM, timeout=60):

@@ -1,5 +1,6 @@
 """Restricted calls, certificates, and what may be configured."""
 
+import queue
 import subprocess
 
 import grpc
@@ -24,8 +25,8 @@ HTTP_CALLS = {
     "model-repository": [
         ("POST", "/v2/repository/index"),
         ("POST", "/v2/repository/models/affine/load"),
-        ("POST", "/v2/repository/models/affine/unload"),
-        ("POST", "/v2/repository/other/models/affine/unload"),
+        ("POST", "/v2/repository/models/nope/unload"),
+        ("POST", "/v2/repository/other/models/nope/unload"),
     ],
     "statistics": [("GET", "/v2/models/stats"), ("GET", "/v2/models/affine/stats")],
     "trace": [("GET", "/v2/trace/setting"), ("POST", "/v2/models/affine/trace/setting")],
@@ -92,11 +93,14 @@ def test_streams_and_the_health_service_are_restricted_too(repository, start):
     server = start(
         repository.path, options=("--grpc-restricted-protocol", "inference,health:admin-key=secret")
     )
-    errors = []
-    server.client.start_stream(lambda result, error: errors.append(error))
-    server.client.async_stream_infer("affine", [tensor("x", np.zeros((1, 4), np.float32), "FP32")])
+    errors = queue.Queue()
+    server.client.start_stream(lambda result, error: errors.put(error))
+    assert "restricted" in str(errors.get(timeout=60))
     server.client.stop_stream()
-    assert "restricted" in str(errors[0])
+    server.client.start_stream(lambda result, error: errors.put(error), headers=GRPC_KEY)
+    server.client.async_stream_infer("affine", [tensor("x", np.zeros((1, 4), np.float32), "FP32")])
+    assert errors.get(timeout=60) is None
+    server.client.stop_stream()
     with grpc.insecure_channel(server.url) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         with pytest.raises(grpc.RpcError) as error:

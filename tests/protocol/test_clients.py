@@ -18,7 +18,7 @@ import tritonclient.http
 import tritonclient.http.aio
 import tritonclient.utils.shared_memory as shm
 from serving import ROOT, Server, assert_well
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 CLIENTS = {
     "tritonclient.grpc": tritonclient.grpc,
@@ -104,9 +104,8 @@ def repository(client):
     client.call("load_model", "affine", config=config)
     shape = client.plain("get_model_config", "affine")
     assert shape.get("config", shape)["max_batch_size"] == 8
-    plan = (client.server.folder / "affine" / "1" / "model.plan").read_bytes()
-    data = (client.server.folder / "affine" / "1" / "model.plan.data").read_bytes()
-    files = {"file:5/model.plan": plan, "file:5/model.plan.data": data}
+    folder = client.server.folder / "affine" / "1"
+    files = {f"file:5/{path.name}": path.read_bytes() for path in folder.iterdir()}
     client.call("load_model", "brought", config='{"backend": "tutti"}', files=files)
     assert client.plain("get_model_metadata", "brought")["versions"] == ["5"]
     client.call("unload_model", "brought", unload_dependents=True)
@@ -381,8 +380,8 @@ def test_no_call_is_left_out(name):
 def test_shared_memory_utilities():
     key = f"/tutti_{uuid.uuid4().hex}"
     handle = shm.create_shared_memory_region("u", key, 64)
-    assert "u" in shm.mapped_shared_memory_regions()
-    shm.set_shared_memory_region(handle, [np.array(["a", "bc"], np.object_)])
+    assert key in shm.mapped_shared_memory_regions()
+    shm.set_shared_memory_region(handle, [serialize_byte_tensor(np.array(["a", "bc"], np.object_))])
     texts = shm.get_contents_as_numpy(handle, np.object_, [2])
     assert list(texts) == [b"a", b"bc"]
     shm.destroy_shared_memory_region(handle)
