@@ -21,7 +21,6 @@ if(TUTTI_BUILD_SERVER)
   find_package(Boost REQUIRED)
   find_package(OpenSSL REQUIRED)
   find_package(prometheus-cpp CONFIG REQUIRED)
-  pkg_check_modules(re2 REQUIRED IMPORTED_TARGET re2)
   find_program(TUTTI_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
 endif()
 

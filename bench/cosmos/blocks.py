@@ -32,10 +32,11 @@ class Weight:
 
 
 class Graph:
-    """`tie` maps a weight's name to the name of the weight whose numbers it has, its own by default."""
+    """`tie` maps a weight's name to the name of the weight whose numbers it has, its own by default. Matrices of
+    linear layers are stored [in, out], or [out, in] as PyTorch has them."""
 
-    def __init__(self, dtype, tie=lambda name: name):
-        self.dtype, self.type, self.tie = dtype, TYPES[dtype], tie
+    def __init__(self, dtype, tie=lambda name: name, is_out_in=False):
+        self.dtype, self.type, self.tie, self.is_out_in = dtype, TYPES[dtype], tie, is_out_in
         self.element_bytes = 4 if dtype == "float32" else 2
         self.nodes, self.initializers = [], []
         self.weights, self.file_bytes = {}, {}
@@ -72,7 +73,10 @@ class Graph:
         return self.node("Cast", [x], name, to=self.type if to is None else to)
 
     def linear(self, x, name, width_in, width_out, file="model.data", bias=False):
-        weight = self.weight(f"{name}.weight", [width_in, width_out], width_in**-0.5, file=file)
+        shape = [width_out, width_in] if self.is_out_in else [width_in, width_out]
+        weight = self.weight(f"{name}.weight", shape, width_in**-0.5, file=file)
+        if self.is_out_in:
+            weight = self.node("Transpose", [weight], f"{name}.turned", perm=[1, 0])
         if not bias:
             return self.node("MatMul", [x, weight], name)
         product = self.node("MatMul", [x, weight], f"{name}.product")

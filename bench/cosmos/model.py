@@ -29,11 +29,13 @@ from .sizes import add_size_options, sizes_from
 
 
 class Model:
-    def __init__(self, sizes, dtype, share):
+    def __init__(self, sizes, dtype, share, layout):
         self.sizes = sizes
         towers = {"none": "", "text": "text", "all": "text|video"}[share]
         pattern = re.compile(rf"^({towers})\.\d+\.")
-        self.graph = Graph(dtype, lambda name: pattern.sub(r"\1.0.", name) if towers else name)
+        self.graph = Graph(
+            dtype, lambda name: pattern.sub(r"\1.0.", name) if towers else name, layout == "out-in"
+        )
 
     def size_of(self, x, dim, name):
         """Size of a dimension, as a scalar."""
@@ -172,17 +174,18 @@ class Model:
         return helper.make_model(graph, opset_imports=opset, ir_version=11)
 
 
-def write(folder, sizes, dtype="bfloat16", share="none"):
+def write(folder, sizes, dtype="bfloat16", share="none", layout="in-out"):
     """model.onnx and weights.json, which says what its data files hold; returns the path of the first."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    model = Model(sizes, dtype, share)
+    model = Model(sizes, dtype, share, layout)
     proto = model.build()
     (folder / "model.onnx").write_bytes(proto.SerializeToString())
     weights = {name: dataclasses.asdict(w) for name, w in model.graph.weights.items()}
     description = {
         "dtype": dtype,
         "share": share,
+        "layout": layout,
         "sizes": dataclasses.asdict(sizes),
         "files": model.graph.file_bytes,
         "weights": weights,
@@ -199,9 +202,12 @@ def main():
         "--share", default="none", choices=["none", "text", "all"],
         help="layers of these towers have the same weights",
     )  # fmt: skip
+    parser.add_argument(
+        "--layout", default="in-out", choices=["in-out", "out-in"], help="of linear weights"
+    )
     add_size_options(parser)
     options = parser.parse_args()
-    print(write(options.folder, sizes_from(options), options.dtype, options.share))
+    print(write(options.folder, sizes_from(options), options.dtype, options.share, options.layout))
 
 
 if __name__ == "__main__":

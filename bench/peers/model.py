@@ -98,7 +98,8 @@ class FileWeights:
         return stored.to(self.device).to(self.dtype)
 
     def linear(self, name):
-        return self.tensor(f"{name}.weight").T.contiguous()
+        weight = self.tensor(f"{name}.weight")
+        return weight if self.description["layout"] == "out-in" else weight.T.contiguous()
 
     def bias(self, name):
         return self.tensor(f"{name}.bias")

@@ -28,7 +28,7 @@
 extern "C" {
 #endif
 
-#define TUTTI_BACKEND_ABI 1u
+#define TUTTI_BACKEND_ABI 2u
 #define TUTTI_BACKEND_ENTRY "tutti_backend_entry"
 
 enum tutti_code {
@@ -54,10 +54,12 @@ typedef struct tutti_rank tutti_rank;
 typedef struct tutti_kernel tutti_kernel;
 typedef struct tutti_buffer tutti_buffer;
 typedef struct tutti_recording tutti_recording;
+typedef struct tutti_host_memory tutti_host_memory;
 
 /* Dense, row-major. dtype is ONNX's TensorProto.DataType; 0 is an optional operand that is absent.
- * data: the elements in host memory where they are constant, else null. Constants outlive the
- * kernels and ranks that are told of them. */
+ * data: the elements in host memory where they are constant, else null. Where is_host_memory is
+ * nonzero, constants outlive the kernels that read them; elsewhere they are valid during the call
+ * that is told of them. */
 typedef struct tutti_tensor {
   int32_t dtype;
   int32_t rank;
@@ -95,6 +97,17 @@ typedef struct tutti_communicator {
   void (*add_sent)(void* context, int64_t bytes);
 } tutti_communicator;
 
+/* Rows of row_bytes, as far apart as the strides say, all in bytes. */
+typedef struct tutti_rows {
+  uint32_t size;
+  void* target;
+  uint64_t target_stride;
+  const void* source;
+  uint64_t source_stride;
+  uint64_t row_bytes;
+  uint64_t rows;
+} tutti_rows;
+
 typedef struct tutti_rank_options {
   uint32_t size;
   int32_t device;  /* index on this machine */
@@ -103,6 +116,7 @@ typedef struct tutti_rank_options {
   uint64_t num_axes;
   const char* const* axis_names;           /* by mesh axis */
   const tutti_communicator* communicators; /* by mesh axis; num_ranks 1 for axes of size 1 */
+  const tutti_communicator* group;         /* all ranks of the mesh; num_ranks 1 for one */
 } tutti_rank_options;
 
 typedef struct tutti_backend_api {
@@ -152,7 +166,7 @@ typedef struct tutti_backend_api {
   int (*finish)(tutti_rank* rank, tutti_error* error);
 
   /* Between the first two, run_kernel notes what it would do instead of doing it; kernels have run
-   * before, and none is an exchange. Where can_record is zero the others are not called. */
+   * before. Where can_record is zero the others are not called. See records_exchanges. */
   int32_t (*can_record)(tutti_rank* rank);
   int (*begin_recording)(tutti_rank* rank, tutti_error* error);
   tutti_recording* (*end_recording)(tutti_rank* rank, tutti_error* error);
@@ -164,6 +178,35 @@ typedef struct tutti_backend_api {
   int (*mark)(tutti_rank* rank, uint64_t i, tutti_error* error);
   int (*seconds_between)(tutti_rank* rank, uint64_t from, uint64_t to, double* seconds,
                          tutti_error* error);
+
+  /* A request's own tensors: the source of the first and the target of the second lie in host
+   * memory, or where check_device_memory allows it. Both are the rank's until finish returns; then
+   * the target is filled. */
+  int (*read_input)(tutti_rank* rank, const tutti_rows* rows, tutti_error* error);
+  int (*write_output)(tutti_rank* rank, void* target, const void* source, uint64_t bytes,
+                      tutti_error* error);
+
+  /* Nonzero: exchanges are recorded too; begin_recording, end_recording and replay are then
+   * collective over the group of all ranks, and one recording holds what all of them did. Zero: no
+   * exchange runs in a recording. */
+  int32_t (*records_exchanges)(tutti_rank* rank);
+  /* Instead of end_recording, after an error. Not collective. */
+  void (*drop_recording)(tutti_rank* rank);
+
+  /* Whether a request's tensor may lie at data in the memory of device; TUTTI_INVALID_ARGUMENT says
+   * why not. Its content is ready before the request, and nobody else writes it until the answer.
+   */
+  int (*check_device_memory)(tutti_backend* backend, int32_t device, const void* data,
+                             uint64_t bytes, tutti_error* error);
+  /* Copies such memory to the host and waits for it. */
+  int (*read_device_memory)(tutti_backend* backend, void* host, int32_t device, const void* source,
+                            uint64_t bytes, tutti_error* error);
+  /* Host memory that the devices reach fastest, 64-byte aligned; *memory is null where any host
+   * memory does. It may outlive the backend. */
+  int (*allocate_host)(tutti_backend* backend, uint64_t bytes, tutti_host_memory** memory,
+                       tutti_error* error);
+  void* (*host_data)(tutti_host_memory* memory);
+  void (*free_host)(tutti_host_memory* memory);
 } tutti_backend_api;
 
 /* The table lives as long as the process. */

@@ -1,15 +1,17 @@
 #include "cli/bench.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <random>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/dispatch.h"
+#include "cli/bench_report.h"
 #include "cli/load_plan.h"
+#include "runtime/shape_binding.h"
 
 namespace tutti::cli {
 namespace {
@@ -21,6 +23,8 @@ struct BenchCommand {
   int threads = 0;
   int warmup = 1;
   int runs = 5;
+  double ceiling = 0;
+  std::string trace;
   bool vary = false;
   bool as_json = false;
 };
@@ -58,23 +62,39 @@ Result<std::vector<Tensor>> random_inputs(const Plan& plan, const SymbolMap& siz
   return inputs;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+Result<SymbolMap> bound_sizes(const Plan& plan, const std::vector<Tensor>& inputs) {
+  std::vector<TensorDesc> descs;
+  for (const Tensor& input : inputs) descs.push_back(input.desc());
+  TUTTI_ASSIGN_OR_RETURN(const auto binding, bind_shapes(plan, std::move(descs)));
+  return binding->symbols;
 }
 
-nlohmann::json rank_report(const RankProfile& profile, int runs) {
-  RankProfile rows = profile;
-  std::sort(rows.begin(), rows.end(),
-            [](const OpTime& a, const OpTime& b) { return a.seconds > b.seconds; });
-  nlohmann::json report = nlohmann::json::array();
-  for (const OpTime& row : rows) {
-    if (row.calls == 0) continue;
-    report.push_back(
-        {{"op", row.op}, {"count", row.calls / runs}, {"seconds", row.seconds / runs}});
+Status write_trace(const std::string& path, const nlohmann::json& trace) {
+  std::ofstream file(path);
+  file << trace.dump() << '\n';
+  file.close();
+  if (file) return {};
+  return invalid_argument("--trace '", path, "': cannot be written");
+}
+
+// Apart from the timed runs, so that its clock reads do not count.
+Status profile(const BenchCommand& command, const LoadedPlan& loaded,
+               const std::vector<Tensor>& inputs, BenchResult* result) {
+  RunOptions options;
+  options.is_profiled = true;
+  (void)loaded.group->take_profiles();
+  const std::vector<std::int64_t> before = loaded.group->sent_bytes();
+  for (int run = 0; run < command.runs; ++run) {
+    TUTTI_RETURN_IF_ERROR(loaded.group->run(inputs, options));
   }
-  return report;
+  result->profiled_runs = command.runs;
+  result->sent_bytes = loaded.group->sent_bytes();
+  for (std::size_t rank = 0; rank < before.size(); ++rank) {
+    result->sent_bytes[rank] = (result->sent_bytes[rank] - before[rank]) / command.runs;
+  }
+  result->profiles = loaded.group->take_profiles();
+  result->timelines = loaded.group->take_timelines();
+  return {};
 }
 
 Status run_bench(const BenchCommand& command) {
@@ -94,54 +114,26 @@ Status run_bench(const BenchCommand& command) {
   for (int run = 0; run < command.warmup; ++run) {
     TUTTI_RETURN_IF_ERROR(loaded.group->run(inputs, {}));
   }
-  std::vector<double> seconds;
+  BenchResult result;
   for (int run = 0; run < command.runs; ++run) {
     TUTTI_RETURN_IF_ERROR(vary(run));
     const auto start = std::chrono::steady_clock::now();
     TUTTI_RETURN_IF_ERROR(loaded.group->run(inputs, {}));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    seconds.push_back(took.count());
+    result.seconds.push_back(took.count());
   }
-  // Profiled apart, so that its clock reads do not count.
-  RunOptions profiled;
-  profiled.is_profiled = true;
-  (void)loaded.group->take_profiles();
-  for (int run = 0; run < command.runs; ++run) {
-    TUTTI_RETURN_IF_ERROR(loaded.group->run(inputs, profiled));
+  TUTTI_RETURN_IF_ERROR(profile(command, loaded, inputs, &result));
+  result.backend = loaded.backend->describe();
+  result.threads_per_rank = loaded.group->threads_per_rank();
+  result.memory = loaded.group->memory();
+  result.flops_ceiling = command.ceiling * 1e12;
+  const OpRegistry& ops = loaded.operators->ops;
+  if (!command.trace.empty()) {
+    TUTTI_RETURN_IF_ERROR(write_trace(command.trace, bench_trace(result.timelines, ops)));
   }
-  nlohmann::json report = {{"backend", loaded.backend->describe()},
-                           {"ranks", loaded.plan->mesh.num_ranks()},
-                           {"mesh", loaded.plan->mesh.to_string()},
-                           {"threads_per_rank", loaded.group->threads_per_rank()},
-                           {"runs", command.runs},
-                           {"median_s", median(seconds)},
-                           {"min_s", *std::min_element(seconds.begin(), seconds.end())},
-                           {"max_s", *std::max_element(seconds.begin(), seconds.end())}};
-  const std::vector<RankProfile> profiles = loaded.group->take_profiles();
-  for (const RankProfile& profile : profiles) {
-    report["by_rank"].push_back(rank_report(profile, command.runs));
-  }
-  report["kernels"] = report["by_rank"][0];
-  for (const RankMemory& memory : loaded.group->memory()) {
-    report["memory"].push_back({{"rank", memory.rank},
-                                {"arena_bytes", memory.arena_bytes},
-                                {"prologue_bytes", memory.prologue_bytes},
-                                {"weight_bytes", memory.weight_bytes}});
-  }
-  if (command.as_json) {
-    std::printf("%s\n", report.dump(1).c_str());
-    return {};
-  }
-  std::printf("%s\n", loaded.backend->describe().c_str());
-  std::printf("%d ranks, %d threads each: median %.2f ms (%.2f to %.2f), %d runs\n",
-              report["ranks"].get<int>(), report["threads_per_rank"].get<int>(),
-              report["median_s"].get<double>() * 1e3, report["min_s"].get<double>() * 1e3,
-              report["max_s"].get<double>() * 1e3, command.runs);
-  std::printf("rank 0 by operator:\n");
-  for (const auto& row : report["kernels"]) {
-    std::printf("  %-22s %9.3f ms %6d calls\n", row["op"].get<std::string>().c_str(),
-                row["seconds"].get<double>() * 1e3, row["count"].get<int>());
-  }
+  TUTTI_ASSIGN_OR_RETURN(const SymbolMap bound, bound_sizes(*loaded.plan, inputs));
+  const nlohmann::json report = bench_json(result, *loaded.plan, ops, bound);
+  std::printf("%s\n", command.as_json ? report.dump(1).c_str() : bench_table(report).c_str());
   return {};
 }
 
@@ -158,6 +150,10 @@ std::function<int()> add_bench(CLI::App& command) {
   command.add_option("--runs", options->runs, "Timed forwards")->capture_default_str();
   command.add_flag("--vary", options->vary,
                    "New inputs for every run, so that the prologue runs each time");
+  command.add_option("--ceiling", options->ceiling,
+                     "TFLOP/s that a rank could reach, to compare with");
+  command.add_option("--trace", options->trace,
+                     "File for a trace of one profiled run, for Perfetto or chrome://tracing");
   command.add_flag("--json", options->as_json, "Report as JSON");
   return [options] {
     const Status status = run_bench(*options);

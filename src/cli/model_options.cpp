@@ -67,6 +67,24 @@ Status read_distribution(const ModelOptions& options, CompileOptions* out) {
   return {};
 }
 
+Result<DType> parse_precision(std::string_view option, const std::string& text) {
+  if (text == "keep") return DType::kUndefined;
+  if (text == "bf16") return DType::kBFloat16;
+  if (text == "fp16") return DType::kFloat16;
+  return invalid_argument(option, " '", text, "' is unknown; expected keep, bf16 or fp16");
+}
+
+Status read_precision(const ModelOptions& options, CompileOptions* out) {
+  TUTTI_ASSIGN_OR_RETURN(out->precision, parse_precision("--precision", options.precision));
+  TUTTI_ASSIGN_OR_RETURN(out->io_precision,
+                         parse_precision("--io-precision", options.io_precision));
+  if (out->io_precision != DType::kUndefined && out->precision == DType::kUndefined) {
+    return invalid_argument("--io-precision '", options.io_precision,
+                            "' needs a --precision that is not 'keep'");
+  }
+  return {};
+}
+
 // The model's own multi-device annotations. They name the mesh where nobody else does; an automatic
 // mesh leaves them aside.
 Status follow_annotations(const DeviceAnnotations& annotations, CompileOptions* out) {
@@ -124,6 +142,14 @@ void add_model_options(CLI::App& command, ModelOptions* options) {
                      "Input that stays the same over many calls; detected when not given");
   command.add_option("--typical", options->typical, "NAME=SIZE: price layouts at this size");
   add_profile_options(command, &options->profile);
+  command
+      .add_option("--precision", options->precision,
+                  "bf16 or fp16: convert fp32 weights and compute; keep: as the model has it")
+      ->capture_default_str();
+  command
+      .add_option("--io-precision", options->io_precision,
+                  "bf16 or fp16: with --precision, the type of fp32 inputs and outputs, too")
+      ->capture_default_str();
   command.add_option("--min-opset", options->min_opset,
                      "Accept older opsets than 17 (their meaning is not checked)");
   command.add_flag("--ignore-annotations{false}", options->use_annotations,
@@ -189,6 +215,7 @@ Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& op
   }
   TUTTI_ASSIGN_OR_RETURN(compile_options.attention_exchange,
                          parse_attention_exchange(options.attention_exchange));
+  TUTTI_RETURN_IF_ERROR(read_precision(options, &compile_options));
   compile_options.invariant_inputs = options.invariant;
   compile_options.hoist = options.hoist;
   compile_options.fuse = options.fuse;

@@ -33,6 +33,8 @@ struct ModelOptions {
   std::vector<std::string> typical;    // NAME=SIZE
   ProfileOptions profile;
   std::string attention_exchange = "auto";
+  std::string precision = "keep";     // or bf16, fp16
+  std::string io_precision = "keep";  // of inputs and outputs
   int min_opset = 0;  // 0: the reader's own
   bool use_annotations = true;
   bool hoist = true;

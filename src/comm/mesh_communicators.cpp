@@ -6,7 +6,8 @@ namespace {
 class LocalMesh final : public MeshCommunicators {
  public:
   LocalMesh(const Mesh& mesh, const LocalCommunicatorOptions& options)
-      : by_rank_(static_cast<std::size_t>(mesh.num_ranks())) {
+      : by_rank_(static_cast<std::size_t>(mesh.num_ranks())),
+        of_all_(static_cast<std::size_t>(mesh.num_ranks())) {
     for (auto& axes : by_rank_) axes.resize(mesh.axes().size());
     for (int axis = 0; axis < static_cast<int>(mesh.axes().size()); ++axis) {
       if (mesh.size(axis) == 1) continue;
@@ -14,10 +15,20 @@ class LocalMesh final : public MeshCommunicators {
         if (mesh.coordinate(rank, axis) == 0) add_group(mesh.peers(rank, axis), axis, options);
       }
     }
+    if (mesh.num_ranks() == 1) return;
+    groups_.push_back(make_local_group(mesh.num_ranks(), options));
+    for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+      of_all_[static_cast<std::size_t>(rank)] = local_communicator(groups_.back(), rank);
+    }
+    firsts_.push_back(of_all_.front());
   }
 
   std::vector<std::shared_ptr<Communicator>> of_rank(int rank) const override {
     return by_rank_[static_cast<std::size_t>(rank)];
+  }
+
+  std::shared_ptr<Communicator> group_of_rank(int rank) const override {
+    return of_all_[static_cast<std::size_t>(rank)];
   }
 
   void abort(const Status& reason) override {
@@ -41,6 +52,7 @@ class LocalMesh final : public MeshCommunicators {
   }
 
   std::vector<std::vector<std::shared_ptr<Communicator>>> by_rank_;
+  std::vector<std::shared_ptr<Communicator>> of_all_;
   std::vector<std::shared_ptr<LocalGroup>> groups_;
   std::vector<std::shared_ptr<Communicator>> firsts_;  // one a group
 };

@@ -16,6 +16,9 @@ class MeshCommunicators {
   // By mesh axis; null for axes of size 1.
   virtual std::vector<std::shared_ptr<Communicator>> of_rank(int rank) const = 0;
 
+  // Of all ranks of the mesh; null for one.
+  virtual std::shared_ptr<Communicator> group_of_rank(int rank) const = 0;
+
   // Aborts all groups; the first reason counts. From any thread, any number of times.
   virtual void abort(const Status& reason) = 0;
 

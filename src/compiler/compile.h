@@ -65,6 +65,10 @@ struct CompileOptions {
   bool detect_invariant_inputs = true;
   // Auto and heads: by heads where every rank gets some, else what is cheapest.
   AttentionExchange attention_exchange = AttentionExchange::kAuto;
+  // The 16-bit type that f32 weights and compute take (precision.h says what stays f32); undefined:
+  // as the model has it. Inputs and outputs keep their types, unless io_precision says otherwise.
+  DType precision = DType::kUndefined;
+  DType io_precision = DType::kUndefined;
   bool hoist = true;
   bool fuse = true;  // pointwise regions and Linear
   // Sizes to price and report with. A symbol that is missing counts as 32, the batch size as 1.

@@ -15,15 +15,36 @@ void keep_rows(FactorMap* map) {
 
 }  // namespace
 
-Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options, int axis,
-                                   const NameMap& whole_names) {
-  TUTTI_ASSIGN_OR_RETURN(const AxisSeeds seeds, seeds_for_axis(graph, options, axis));
+FactorMaps factor_maps(const Graph& graph, bool moves_rows) {
   FactorMaps maps;
   for (const auto& node : graph.nodes()) {
     FactorMap map = factors_of(*node);
-    if (!seeds.moves_rows) keep_rows(&map);
+    if (!moves_rows) keep_rows(&map);
     maps.emplace(node.get(), std::move(map));
   }
+  return maps;
+}
+
+std::optional<Sharding> outcome_of(const Graph& graph, const CompileOptions& options, int axis,
+                                   const FactorMaps& maps, const AxisSeeds& seeds) {
+  const auto constraints = AxisConstraints::create(graph, options, axis, {});
+  if (!constraints.ok()) return std::nullopt;
+  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds);
+  auto sharding = choose_splits(graph, options, axis, maps, labels, seeds, *constraints);
+  if (!sharding.ok()) return std::nullopt;
+  return *std::move(sharding);
+}
+
+bool is_better(const Sharding& a, const Sharding& b) {
+  constexpr double kNearly = 1.1;
+  if (a.busiest_flops * kNearly < b.busiest_flops) return true;
+  return a.busiest_flops < b.busiest_flops * kNearly && a.sent_bytes < b.sent_bytes;
+}
+
+Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options, int axis,
+                                   const NameMap& whole_names) {
+  TUTTI_ASSIGN_OR_RETURN(const AxisSeeds seeds, seeds_for_axis(graph, options, axis));
+  const FactorMaps maps = factor_maps(graph, seeds.moves_rows);
   TUTTI_ASSIGN_OR_RETURN(const AxisConstraints constraints,
                          AxisConstraints::create(graph, options, axis, whole_names));
   const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds);

@@ -29,6 +29,17 @@ Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options
                                const FactorMaps& maps, const Labels& labels, const AxisSeeds& seeds,
                                const AxisConstraints& constraints);
 
+// What comes of seeds, without the options' constraints on names of other axes; nullopt: it
+// contradicts something.
+std::optional<Sharding> outcome_of(const Graph& graph, const CompileOptions& options, int axis,
+                                   const FactorMaps& maps, const AxisSeeds& seeds);
+
+// Less work for the busiest rank counts first, bytes among those that nearly agree.
+bool is_better(const Sharding& a, const Sharding& b);
+
+// The factor maps as a strategy takes them.
+FactorMaps factor_maps(const Graph& graph, bool moves_rows);
+
 // The split that a node's labels ask for: a parallel factor before the parts of a concatenation and
 // those before a reduction, inputs before outputs, earlier operands before later ones.
 std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& map,

@@ -22,8 +22,8 @@ Status fuse_group_norm(Graph& graph, const CompileOptions& options);
 // First or last rows joined to a value -> Pad; zeros around a convolution's input -> its padding.
 Status fuse_pad(Graph& graph, const CompileOptions& options);
 
-// Where a strategy splits space: norms and means over it -> sums and pointwise nodes; then what cuts
-// or joins along the dimension that it splits -> Slices and Pads.
+// Where a strategy splits space: norms and means over it -> sums and pointwise nodes; then what
+// cuts or joins along the dimension that it splits -> Slices and Pads.
 Status open_space(Graph& graph, const CompileOptions& options);
 
 // x * sigmoid(x) -> Silu; both decompositions of GELU -> Gelu.
@@ -42,6 +42,10 @@ Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
+
+// Where options.precision is set: f32 weights and compute -> that 16-bit type. precision.h says
+// what stays. Weights are converted at once, on all cores, so half of them must fit in memory.
+Status convert_precision(Graph& graph, const CompileOptions& options);
 
 // Attention over keys and values that are gathered -> RingAttention over the pieces, where that is
 // asked for, or where the memory that it saves is worth the time for its steps.

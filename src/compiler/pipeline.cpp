@@ -40,6 +40,19 @@ Status check(Compilation& c) {
   return check_options(*c.whole, c.options);
 }
 
+// Inputs and outputs change types only where that is asked for.
+Status set_precision(Compilation& c) {
+  TUTTI_RETURN_IF_ERROR(convert_precision(*c.whole, c.options));
+  for (GlobalTensor& input : c.model.inputs) {
+    const Value* value = c.whole->find_value(input.name);
+    if (value != nullptr && value->is_input()) input.type = value->type();
+  }
+  for (std::size_t i = 0; i < c.model.outputs.size(); ++i) {
+    c.model.outputs[i].type = c.whole->outputs()[i]->type();
+  }
+  return {};
+}
+
 Status find_invariants(Compilation& c) {
   c.model.invariant_inputs = invariant_inputs(*c.whole, c.options);
   return {};
@@ -138,6 +151,7 @@ constexpr Pass kPasses[] = {
     {"drop head repeats", on_whole<drop_head_repeats>},
     {"sink transposes", on_whole<sink_transposes>},
     {"set attention layouts", on_whole<set_attention_layouts>},
+    {"set precision", set_precision},
     {"find invariant inputs", find_invariants},
     {"choose mesh", set_mesh},
     {"distribute and hoist", make_spmd},

@@ -50,10 +50,6 @@ std::vector<const Node*> convolutions_of(const Graph& graph) {
   return convolutions;
 }
 
-}  // namespace
-
-namespace {
-
 // Each result by itself, so that every resolution is shared out evenly: what its pieces lack of
 // those of the one before comes with the halo.
 void add_labels(const Graph& graph, const SpatialDimension& space, int axis, AxisSeeds* seeds) {
@@ -65,19 +61,6 @@ void add_labels(const Graph& graph, const SpatialDimension& space, int axis, Axi
     const Dim& rows = map.factors[static_cast<std::size_t>(factor)].size;
     seeds->labels.emplace_back(node->output(), Split{static_cast<int>(space.dim), axis, rows, 1});
   }
-}
-
-// What comes of splitting this dimension; nullopt: it contradicts something.
-std::optional<Sharding> outcome(const Graph& graph, const CompileOptions& options, int axis,
-                                const FactorMaps& maps, const SpatialDimension& space) {
-  AxisSeeds seeds;
-  add_labels(graph, space, axis, &seeds);
-  const auto constraints = AxisConstraints::create(graph, options, axis, {});
-  if (!constraints.ok()) return std::nullopt;
-  const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds);
-  auto sharding = choose_splits(graph, options, axis, maps, labels, seeds, *constraints);
-  if (!sharding.ok()) return std::nullopt;
-  return *std::move(sharding);
 }
 
 // The dimension of the seed by hand, if any splits space; `is_given`: there is a seed.
@@ -105,22 +88,17 @@ std::optional<SpatialDimension> spatial_dimension(const Graph& graph, const Comp
   bool is_given = false;
   const auto given = given_dimension(graph, options, axis, rank, &is_given);
   if (is_given) return given;
-  FactorMaps maps;
-  for (const auto& node : graph.nodes()) maps.emplace(node.get(), factors_of(*node));
-  // Less work for the busiest rank counts first, bytes among those that nearly agree.
-  constexpr double kNearly = 1.1;
+  const FactorMaps maps = factor_maps(graph, true);
   std::optional<SpatialDimension> best;
-  double flops = 0;
-  double bytes = 0;
+  Sharding best_outcome;
   for (const std::size_t dim : spatial_dimensions(rank)) {
-    const auto found = outcome(graph, options, axis, maps, {rank, dim});
-    if (!found) continue;
-    const bool is_less_work = found->busiest_flops * kNearly < flops;
-    const bool is_alike = found->busiest_flops < flops * kNearly && found->sent_bytes < bytes;
-    if (best && !is_less_work && !is_alike) continue;
+    AxisSeeds seeds;
+    seeds.moves_rows = true;
+    add_labels(graph, {rank, dim}, axis, &seeds);
+    const auto found = outcome_of(graph, options, axis, maps, seeds);
+    if (!found || (best && !is_better(*found, best_outcome))) continue;
     best = SpatialDimension{rank, dim};
-    flops = found->busiest_flops;
-    bytes = found->sent_bytes;
+    best_outcome = *found;
   }
   return best;
 }

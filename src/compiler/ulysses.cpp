@@ -1,10 +1,13 @@
 // Ulysses context parallelism: tokens are split everywhere but inside attentions, which take heads.
 #include <algorithm>
-#include <map>
+#include <limits>
 
+#include "compiler/cost.h"
+#include "compiler/layout.h"
 #include "compiler/sequences.h"
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
+#include "compiler/token_grids.h"
 
 namespace tutti {
 namespace {
@@ -103,35 +106,109 @@ std::int64_t longest_sequence(const Graph& graph) {
   return longest;
 }
 
+// More sequences than tokens in each of them.
+bool has_more_batch(const Node& attention) {
+  const Dim& batch = attention.input(0)->shape()[0];
+  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
+  return batch.is_constant() && tokens.is_constant() && tokens.constant() < batch.constant();
+}
+
 // Many short sequences beside long ones: attention over the frames of each place in a video, whose
 // places are the tokens of another attention. It follows the split of its batch.
 bool is_over_batch(const Node& attention, std::int64_t longest) {
-  const Dim& batch = attention.input(0)->shape()[0];
-  const Dim& tokens =
-      attention.input(0)->shape()[static_cast<std::size_t>(token_dimension(attention))];
-  return batch.is_constant() && tokens.is_constant() && tokens.constant() < longest &&
-         tokens.constant() < batch.constant();
+  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
+  return tokens.is_constant() && tokens.constant() < longest && has_more_batch(attention);
 }
+
+// The tokens of the longest sequence in groups, frame by frame: pieces of the sequence are not
+// pieces of each group.
+bool is_in_groups(const Node& attention, std::int64_t longest) {
+  const Dim& batch = attention.input(0)->shape()[0];
+  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
+  return tokens.is_constant() && tokens.constant() < longest && batch * tokens == Dim(longest);
+}
+
+// Nothing but many short sequences.
+bool is_all_batch(const Graph& graph) {
+  bool has_attention = false;
+  for (const auto& node : graph.nodes()) {
+    if (node->type() != "Attention") continue;
+    if (!has_more_batch(*node)) return false;
+    has_attention = true;
+  }
+  return has_attention;
+}
+
+// Values over pairs of a query and a key, back from an attention's mask: a pair representation.
+class PairChain {
+ public:
+  explicit PairChain(const Node& attention) {
+    constexpr std::size_t kMask = 3;
+    const Value* mask = attention.inputs().size() > kMask ? attention.input(kMask) : nullptr;
+    const int tokens = token_dimension(attention);
+    if (mask == nullptr || mask->rank() < 2) return;
+    const int rows = static_cast<int>(mask->rank()) - 2;
+    const bool is_over_pairs =
+        tokens_of({mask, rows}) == tokens_of({attention.input(0), tokens}) &&
+        tokens_of({mask, rows + 1}) == tokens_of({attention.input(1), tokens});
+    if (is_over_pairs) visit(mask, rows, rows + 1);
+  }
+
+  // Each with its dimension of queries; nothing where no real work stands in front of the mask.
+  std::vector<TokenDim> rows() const { return has_work_ ? rows_ : std::vector<TokenDim>(); }
+
+ private:
+  void visit(const Value* value, int query, int key) {
+    const Node* node = value->producer();
+    if (node == nullptr || !seen_.insert(value).second) return;
+    rows_.emplace_back(value, query);
+    has_work_ |= is_real_work(*node);
+    const FactorMap map = factors_of(*node);
+    const DimFactors& output = map.outputs[static_cast<std::size_t>(value->producer_output())];
+    const auto& row = output[static_cast<std::size_t>(query)];
+    const auto& column = output[static_cast<std::size_t>(key)];
+    if (row.size() != 1 || column.size() != 1) return;
+    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+      if (node->input(i) == nullptr) continue;
+      const int from_row = dimension_of_factor(map.inputs[i], row[0]);
+      const int from_column = dimension_of_factor(map.inputs[i], column[0]);
+      if (from_row >= 0 && from_column >= 0) visit(node->input(i), from_row, from_column);
+    }
+  }
+
+  std::vector<TokenDim> rows_;
+  std::set<const Value*> seen_;
+  bool has_work_ = false;
+};
 
 class UlyssesSeeder {
  public:
-  UlyssesSeeder(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds)
+  // `rows`: tokens that are only cut between whole rows of a grid.
+  UlyssesSeeder(const Graph& graph, const CompileOptions& options, int axis,
+                std::vector<TokenRows> rows, AxisSeeds* seeds)
       : graph_(graph),
         mesh_(options.mesh),
         axis_(axis),
         keeps_queries_(options.attention_exchange == AttentionExchange::kGather ||
                        options.attention_exchange == AttentionExchange::kRing),
         seeds_(seeds),
+        rows_(std::move(rows)),
         sequences_(graph) {}
 
   void run() {
+    if (is_all_batch(graph_)) return seed_batches();
     const std::int64_t longest = longest_sequence(graph_);
     for (const auto& node : graph_.nodes()) {
       if (node->type() != "Attention" || is_single({node->input(0), token_dimension(*node)}) ||
           is_over_batch(*node, longest)) {
         continue;
       }
+      for (const TokenDim& pairs : PairChain(*node).rows()) seed_tokens(pairs);
       const auto units = head_units(*node, mesh_.size(axis_));
+      if (is_in_groups(*node, longest)) {
+        if (units) seed_groups(*node, *units);
+        continue;
+      }
       if (units && seed_joined(*node, *units)) continue;
       if (units && !keeps_queries_) seed_context(*node, *units);
       seed_plain(*node);
@@ -139,6 +216,21 @@ class UlyssesSeeder {
   }
 
  private:
+  void seed_batches() {
+    for (const auto& node : graph_.nodes()) {
+      if (node->type() != "Attention") continue;
+      for (const Value* value : {node->input(0), node->output()}) {
+        seeds_->labels.emplace_back(value, Split{0, axis_, value->shape()[0], 1});
+      }
+    }
+  }
+
+  void seed_groups(const Node& attention, const Dim& units) {
+    for (const Value* value : {attention.input(0), attention.output()}) {
+      seed_heads(attention, value, units);
+    }
+  }
+
   static std::vector<TokenDim> joined_at(const TokenDim& at) {
     std::vector<TokenDim> joined;
     std::set<TokenDim> seen;
@@ -147,8 +239,15 @@ class UlyssesSeeder {
   }
 
   void seed_tokens(const TokenDim& at, std::vector<Dim> segments = {}) {
+    Dim units = tokens_of(at);
+    for (const TokenRows& grid : rows_) {
+      if (segments.empty() && grid.tokens == units) {
+        units = grid.rows;
+        break;
+      }
+    }
     seeds_->labels.emplace_back(at.first,
-                                Split{at.second, axis_, tokens_of(at), 1, std::move(segments)});
+                                Split{at.second, axis_, std::move(units), 1, std::move(segments)});
   }
 
   // Queries and results are cut into `units`, keys and values into as many groups with copies.
@@ -275,13 +374,35 @@ class UlyssesSeeder {
   const int axis_;
   const bool keeps_queries_;  // keys come to them, whole or in a ring
   AxisSeeds* seeds_;
+  const std::vector<TokenRows> rows_;
   SequenceFinder sequences_;
 };
 
 }  // namespace
 
 void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
-  UlyssesSeeder(graph, options, axis, seeds).run();
+  // Any tokens are pieces, unless convolutions between attentions would have to be computed whole
+  // for it.
+  constexpr double kMuchLess = 1.1;
+  const std::vector<std::vector<TokenRows>> grids = token_grids(graph);
+  std::vector<TokenRows> best;
+  if (!grids.empty()) {
+    const FactorMaps maps = factor_maps(graph, seeds->moves_rows);
+    const auto flops_with = [&](const std::vector<TokenRows>& rows) {
+      AxisSeeds tried = *seeds;
+      UlyssesSeeder(graph, options, axis, rows, &tried).run();
+      const auto outcome = outcome_of(graph, options, axis, maps, tried);
+      return outcome ? outcome->busiest_flops : std::numeric_limits<double>::infinity();
+    };
+    double least = flops_with(best);
+    for (const std::vector<TokenRows>& rows : grids) {
+      const double flops = flops_with(rows);
+      if (flops * kMuchLess >= least) continue;
+      least = flops;
+      best = rows;
+    }
+  }
+  UlyssesSeeder(graph, options, axis, std::move(best), seeds).run();
 }
 
 }  // namespace tutti

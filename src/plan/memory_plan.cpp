@@ -7,7 +7,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+// What device libraries ask of their workspaces (cuBLASLt refuses less).
+constexpr std::size_t kAlignment = 256;
 
 std::size_t align_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -16,7 +16,7 @@ struct BufferLifetime {
 };
 
 struct MemoryPlan {
-  std::vector<std::size_t> offsets;  // one a buffer, multiples of 64; 0 for empty buffers
+  std::vector<std::size_t> offsets;  // one a buffer, multiples of 256; 0 for empty buffers
   std::size_t bytes = 0;             // size of the arena: the peak
 };
 
@@ -24,7 +24,7 @@ struct MemoryPlan {
 // A pure function of its input, so all ranks that ask the same get the same answer.
 MemoryPlan plan_memory(std::span<const BufferLifetime> buffers);
 
-// What no arena can go below: the largest sum of bytes (each rounded up to 64) alive at one step.
+// What no arena can go below: the largest sum of bytes (each rounded up to 256) alive at one step.
 std::size_t memory_lower_bound(std::span<const BufferLifetime> buffers);
 
 }  // namespace tutti

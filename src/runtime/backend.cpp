@@ -8,6 +8,23 @@ Status RankDevice::copy(void* target, const void* source, std::size_t bytes) {
   return upload(target, host.data(), bytes);
 }
 
+Status RankDevice::read_input(const RowCopy& rows) {
+  auto* target = static_cast<std::byte*>(rows.target);
+  const auto* source = static_cast<const std::byte*>(rows.source);
+  if (rows.row_bytes == rows.source_stride && rows.row_bytes == rows.target_stride) {
+    return upload(target, source, rows.rows * rows.row_bytes);
+  }
+  for (std::size_t i = 0; i < rows.rows; ++i) {
+    TUTTI_RETURN_IF_ERROR(
+        upload(target + i * rows.target_stride, source + i * rows.source_stride, rows.row_bytes));
+  }
+  return {};
+}
+
+Status RankDevice::write_output(void* target, const void* source, std::size_t bytes) {
+  return download(target, source, bytes);
+}
+
 Status RankDevice::begin_recording() { return unimplemented("this device does not record"); }
 
 Result<std::unique_ptr<Recording>> RankDevice::end_recording() {
@@ -18,6 +35,20 @@ Status RankDevice::mark(std::size_t /*i*/) { return unimplemented("this device h
 
 Result<double> RankDevice::seconds_between(std::size_t /*from*/, std::size_t /*to*/) {
   return unimplemented("this device has no clock");
+}
+
+Status Backend::check_device_memory(int device, const void* /*data*/, std::size_t /*bytes*/) {
+  return invalid_argument("it lies in the memory of device ", device, ", but the ", name(),
+                          " backend reads and writes host memory only");
+}
+
+Status Backend::read_device_memory(void* /*host*/, int device, const void* /*source*/,
+                                   std::size_t /*bytes*/) {
+  return check_device_memory(device, nullptr, 0);
+}
+
+Result<std::shared_ptr<std::byte>> Backend::allocate_host(std::size_t /*bytes*/) {
+  return std::shared_ptr<std::byte>();
 }
 
 }  // namespace tutti

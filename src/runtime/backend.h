@@ -54,6 +54,16 @@ class Recording {
   virtual Status replay() = 0;
 };
 
+// Rows that lie `source_stride` and `target_stride` bytes apart.
+struct RowCopy {
+  void* target = nullptr;
+  std::size_t target_stride = 0;
+  const void* source = nullptr;
+  std::size_t source_stride = 0;
+  std::size_t row_bytes = 0;
+  std::size_t rows = 0;
+};
+
 // Device memory with an owner.
 class DeviceBuffer {
  public:
@@ -75,6 +85,11 @@ class RankDevice {
   virtual Result<const void*> place_constant(const Tensor& tensor) = 0;
   virtual Status upload(void* target, const void* host, std::size_t bytes) = 0;
   virtual Status download(void* host, const void* source, std::size_t bytes) = 0;
+  // A request's own tensors: the source of the first and the target of the second are memory of the
+  // host, or of a device where check_device_memory() took it. Both belong to the device until
+  // finish() returns; then the target is filled. The defaults are upload() and download().
+  virtual Status read_input(const RowCopy& rows);
+  virtual Status write_output(void* target, const void* source, std::size_t bytes);
   // From one place of the device to another; the default goes by way of the host.
   virtual Status copy(void* target, const void* source, std::size_t bytes);
   // Waits until all that was asked for is done. Errors: what has failed on the device since the
@@ -82,10 +97,15 @@ class RankDevice {
   virtual Status finish() = 0;
 
   // Where true, run() of kernels between the next two calls notes what they would do instead of
-  // doing it. Kernels have run once before, and exchanges are not recorded.
+  // doing it. Kernels have run once before.
   virtual bool can_record() const { return false; }
+  // Where true, exchanges are recorded too: begin_recording(), end_recording() and replay() are
+  // then collective over RankDeviceOptions::group, and one recording holds what all ranks did.
+  virtual bool records_exchanges() const { return false; }
   virtual Status begin_recording();
   virtual Result<std::unique_ptr<Recording>> end_recording();
+  // Instead of end_recording(), after an error. Not collective.
+  virtual void drop_recording() {}
 
   // Where true, mark(i) notes the device's own time when it gets there, and after finish(),
   // seconds_between gives what lies between two marks. Elsewhere kernels have run when they return.
@@ -100,7 +120,8 @@ struct RankDeviceOptions {
   int threads = 1;  // host threads that a CPU rank may use
   // By mesh axis: this rank's communicator along the axis. Null entries for axes of size 1.
   std::vector<std::shared_ptr<Communicator>> communicators;
-  std::vector<std::string> axes;  // names, by mesh axis
+  std::vector<std::string> axes;        // names, by mesh axis
+  std::shared_ptr<Communicator> group;  // of all ranks of the mesh; null for one
 };
 
 class Backend {
@@ -111,6 +132,15 @@ class Backend {
   // A line for people: devices and versions.
   virtual std::string describe() const { return name(); }
   virtual Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) = 0;
+
+  // What follows may be called from any thread.
+  // Whether a request's tensor may lie at `data` in the memory of `device`: INVALID_ARGUMENT says
+  // why not. Its content is ready before the request, and nobody else writes it until the answer.
+  virtual Status check_device_memory(int device, const void* data, std::size_t bytes);
+  // Copies such memory to the host, and waits for it.
+  virtual Status read_device_memory(void* host, int device, const void* source, std::size_t bytes);
+  // Host memory that the devices reach fastest, 64-byte aligned; null where any host memory does.
+  virtual Result<std::shared_ptr<std::byte>> allocate_host(std::size_t bytes);
 };
 
 }  // namespace tutti

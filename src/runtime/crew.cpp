@@ -16,11 +16,13 @@ Result<std::shared_ptr<Crew>> Crew::create(std::shared_ptr<const Plan> plan, Bac
     device_options.rank = rank;
     device_options.threads = options.threads_per_rank;
     device_options.communicators = crew->communicators_->of_rank(rank);
+    device_options.group = crew->communicators_->group_of_rank(rank);
     for (const MeshAxis& axis : mesh.axes()) device_options.axes.push_back(axis.name);
     TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankDevice> device, backend.create_rank(device_options));
     ExecutorOptions executor_options = options.executor;
     executor_options.rank = rank;
     executor_options.gives_outputs = rank == 0;
+    executor_options.group = device_options.group;
     TUTTI_ASSIGN_OR_RETURN(
         std::unique_ptr<Executor> executor,
         Executor::create(*crew->plan_, std::move(device), std::move(executor_options)));
@@ -214,6 +216,13 @@ std::vector<RankProfile> Crew::take_profiles() {
   const std::lock_guard lock(mutex_);
   std::vector<RankProfile> all;
   for (const auto& executor : executors_) all.push_back(executor->take_profile());
+  return all;
+}
+
+std::vector<RankTimeline> Crew::take_timelines() {
+  const std::lock_guard lock(mutex_);
+  std::vector<RankTimeline> all;
+  for (const auto& executor : executors_) all.push_back(executor->take_timeline());
   return all;
 }
 

@@ -64,7 +64,9 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   std::vector<RankMemory> memory() const;
   std::vector<std::int64_t> sent_bytes() const;  // in exchanges, by rank, since the start
-  std::vector<RankProfile> take_profiles();      // no run may be going on
+  // No run may be going on.
+  std::vector<RankProfile> take_profiles();
+  std::vector<RankTimeline> take_timelines();
 
  private:
   Crew(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}

@@ -155,7 +155,9 @@ Status Executor::run_graph(Compiled* compiled, Program* program, const RankJob& 
   run.outputs = compiled->outputs;
   run.stop = &job.stop;
   run.progress = &progress_;
+  run.group = options_.group.get();
   run.profile = job.is_profiled ? &profile_ : nullptr;
+  run.timeline = job.is_profiled ? &timeline_ : nullptr;
   return program->run(run, options_.hooks.get());
 }
 
@@ -167,6 +169,7 @@ Status Executor::run(const RankJob& job) {
   }
   TUTTI_ASSIGN_OR_RETURN(Program * main, program_for(&main_, *job.shapes));
   if (job.only_prepares) return {};
+  timeline_.clear();
   if (prologue != nullptr) {
     TUTTI_RETURN_IF_ERROR(lay_out_slot(*prologue, job.prologue_slot, job.runs_prologue));
     if (job.runs_prologue) {
@@ -187,6 +190,8 @@ RankMemory Executor::memory() const {
           slot_bytes_.load(std::memory_order_relaxed),
           weight_bytes_.load(std::memory_order_relaxed)};
 }
+
+RankTimeline Executor::take_timeline() { return std::exchange(timeline_, {}); }
 
 RankProfile Executor::take_profile() {
   RankProfile taken;

@@ -17,7 +17,8 @@ struct ExecutorOptions {
   bool gives_outputs = true;  // one rank of a group does
   int max_programs = 4;       // sizes for which kernels are kept; each may hold repacked weights
   int prologue_slots = 8;
-  std::shared_ptr<RankHooks> hooks;  // optional
+  std::shared_ptr<RankHooks> hooks;     // optional
+  std::shared_ptr<Communicator> group;  // all ranks; null for one
 };
 
 // One request as all ranks get it. Decisions are in here, taken once: ranks must not differ.
@@ -54,6 +55,7 @@ class Executor {
   const RankProgress& progress() const { return progress_; }
   RankMemory memory() const;
   RankProfile take_profile();
+  RankTimeline take_timeline();  // of the last profiled run
 
  private:
   // Where an input of a graph comes from.
@@ -78,10 +80,7 @@ class Executor {
   };
 
   Executor(const Plan& plan, std::unique_ptr<RankDevice> device, ExecutorOptions options)
-      : plan_(plan),
-        device_(std::move(device)),
-        constants_(!device_->is_host_memory()),
-        options_(std::move(options)) {}
+      : plan_(plan), device_(std::move(device)), options_(std::move(options)) {}
 
   Status set_up(Compiled* compiled, const Graph& graph);
   Result<Program*> program_for(Compiled* compiled, const ShapeBinding& shapes);
@@ -100,6 +99,7 @@ class Executor {
   std::uint64_t uses_ = 0;
   RankProgress progress_;
   RankProfile profile_;
+  RankTimeline timeline_;
   std::atomic<std::size_t> arena_bytes_{0};
   std::atomic<std::size_t> slot_bytes_{0};
   std::atomic<std::size_t> weight_bytes_{0};

@@ -12,6 +12,10 @@ class RankHooks {
  public:
   virtual ~RankHooks() = default;
   virtual Status before_node(int rank, const Node& node) = 0;
+  // False: before_node() is not wanted, and ranks may repeat what they recorded.
+  virtual bool watches_nodes() const { return true; }
+  // Before a rank repeats a recording.
+  virtual Status before_replay(int /*rank*/) { return {}; }
 };
 
 }  // namespace tutti

@@ -15,4 +15,14 @@ struct OpTime {
 
 using RankProfile = std::vector<OpTime>;
 
+// One node in one run. Besides nodes there are "(inputs)" and "(outputs)".
+struct StepTime {
+  std::string op;
+  std::string name;  // for people
+  double start = 0;  // seconds of std::chrono::steady_clock, as well as the device's clock fits it
+  double seconds = 0;
+};
+
+using RankTimeline = std::vector<StepTime>;
+
 }  // namespace tutti

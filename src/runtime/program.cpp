@@ -1,16 +1,12 @@
 #include "runtime/program.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 
 #include "graph/rank_constant.h"
 
 namespace tutti {
 namespace {
 
-// Addresses for which recordings are kept: as many as there are places for prologue results.
-constexpr std::size_t kMaxTakes = 8;
 // Shorter stretches gain nothing from being recorded.
 constexpr std::size_t kShortestRecording = 3;
 
@@ -29,6 +25,15 @@ bool is_idle(const Node& node, const std::vector<TensorDesc>& outputs) {
                      [](const TensorDesc& desc) { return desc.element_count() == 0; });
 }
 
+// Nobody wants the whole of the input, only pieces of it.
+bool is_only_cut(const Value& input, const Graph& graph) {
+  const auto& outputs = graph.outputs();
+  return !input.users().empty() &&
+         std::find(outputs.begin(), outputs.end(), &input) == outputs.end() &&
+         std::all_of(input.users().begin(), input.users().end(),
+                     [](const Node* user) { return user->type() == "ShardSlice"; });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap symbols, int rank,
@@ -37,10 +42,16 @@ Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap s
                                                  RankProfile* op_rows) {
   std::unique_ptr<Program> program(new Program(graph, std::move(symbols), rank, device, constants));
   program->storage_ = storage;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
+    program->storage_.input_is_cut.push_back(!storage.input_in_place[i] &&
+                                             is_only_cut(*graph.inputs()[i], graph));
+  }
+  program->input_row_ = row_of("(inputs)", op_rows);
+  program->output_row_ = row_of("(outputs)", op_rows);
   TUTTI_ASSIGN_OR_RETURN(auto descriptions, describe_values(graph, program->symbols_));
   std::vector<std::size_t> workspaces(graph.nodes().size(), 0);
   TUTTI_RETURN_IF_ERROR(program->make_kernels(descriptions, &workspaces, op_rows));
-  program->map_ = plan_storage(graph, std::move(descriptions), workspaces, storage);
+  program->map_ = plan_storage(graph, std::move(descriptions), workspaces, program->storage_);
   // Operands by address, now that every value has one.
   std::size_t most_inputs = 0;
   std::size_t most_outputs = 0;
@@ -59,6 +70,7 @@ Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap s
   program->output_scratch_.resize(most_outputs);
   program->addresses_.assign(program->map_.slots.size(), nullptr);
   program->find_stretches();
+  TUTTI_RETURN_IF_ERROR(program->find_entries());
   TUTTI_RETURN_IF_ERROR(program->place_constants());
   return program;
 }
@@ -68,7 +80,7 @@ Status Program::make_kernels(const std::unordered_map<const Value*, TensorDesc>&
   std::size_t position = 0;
   for (const auto& node : graph_.nodes()) {
     const std::size_t at = position++;
-    if (node->op().is_view || cuts_constant(*node)) continue;
+    if (node->op().is_view || cuts_constant(*node) || cuts_input(*node, graph_, storage_)) continue;
     Spec spec;
     for (const Value* input : node->inputs()) {
       spec.inputs.push_back(input == nullptr ? TensorDesc() : descriptions.at(input));
@@ -126,69 +138,22 @@ Status Program::place_constants() {
       held_.erase(map_.slots[i].constant);
       continue;
     }
-    TUTTI_ASSIGN_OR_RETURN(const Tensor* constant, constant_of(map_.slots[i].constant));
-    TUTTI_ASSIGN_OR_RETURN(const void* place, device_.place_constant(*constant));
+    const Value& constant = *map_.slots[i].constant;
+    TUTTI_ASSIGN_OR_RETURN(const Tensor* held, constant_of(&constant));
+    (void)held;  // so that the host's copy stays where the device reads it
+    TUTTI_ASSIGN_OR_RETURN(const void* place, constants_->place(constant, symbols_, device_));
     addresses_[i] = const_cast<void*>(place);
   }
-  return {};
-}
-
-void Program::resolve(const ProgramRun& run) {
-  for (std::size_t i = 0; i < map_.slots.size(); ++i) {
-    const StorageSlot& slot = map_.slots[i];
-    const auto index = static_cast<std::size_t>(slot.index);
-    switch (slot.kind) {
-      case StorageSlot::Kind::kArena: addresses_[i] = run.arena + slot.offset; break;
-      case StorageSlot::Kind::kInput: addresses_[i] = const_cast<void*>(run.inputs[index]); break;
-      case StorageSlot::Kind::kOutput: addresses_[i] = run.outputs[index]; break;
-      case StorageSlot::Kind::kConstant: break;
-    }
-  }
-}
-
-Status Program::upload_inputs(const ProgramRun& run) {
-  for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
-    if (storage_.input_in_place[i]) continue;
-    const auto slot = static_cast<std::size_t>(map_.slot_of.at(graph_.inputs()[i]));
-    TUTTI_RETURN_IF_ERROR(device_.upload(addresses_[slot], run.inputs[i], map_.slots[slot].bytes));
-  }
-  return {};
-}
-
-Status Program::run_step(const Step& step, const ProgramRun& run) {
-  const int* operand = operands_.data() + step.first_operand;
-  for (std::size_t i = 0; i < step.num_inputs; ++i, ++operand) {
-    input_scratch_[i] = *operand < 0 ? nullptr : addresses_[static_cast<std::size_t>(*operand)];
-  }
-  for (std::size_t i = 0; i < step.num_outputs; ++i, ++operand) {
-    output_scratch_[i] = addresses_[static_cast<std::size_t>(*operand)];
-  }
-  KernelArgs args;
-  args.inputs = {input_scratch_.data(), step.num_inputs};
-  args.outputs = {output_scratch_.data(), step.num_outputs};
-  if (step.has_workspace) args.workspace = run.arena + map_.workspace_offsets[step.position];
-  if (!step.is_exchange) return step.kernel->run(args);
-  run.progress->in_exchange.store(true, std::memory_order_release);
-  Status status = step.kernel->run(args);
-  run.progress->in_exchange.store(false, std::memory_order_release);
-  return status;
-}
-
-Status Program::copy_outputs(const ProgramRun& run) {
-  for (const OutputCopy& copy : map_.copies) {
-    void* target = run.outputs[static_cast<std::size_t>(copy.output)];
-    const void* source = addresses_[static_cast<std::size_t>(copy.slot)];
-    if (copy.bytes == 0) continue;
-    if (device_.is_host_memory() || !storage_.outputs_in_place) {
-      TUTTI_RETURN_IF_ERROR(device_.download(target, source, copy.bytes));
-      continue;
-    }
-    TUTTI_RETURN_IF_ERROR(device_.copy(target, source, copy.bytes));
-  }
+  if (!device_.is_host_memory()) held_.clear();
   return {};
 }
 
 void Program::find_stretches() {
+  if (device_.records_exchanges()) {
+    // By nodes of the graph, not by this rank's steps: all ranks must find the same.
+    stretches_.push_back({0, steps_.size(), graph_.nodes().size() >= kShortestRecording});
+    return;
+  }
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const bool joins = !steps_[i].is_exchange && i > 0 && !steps_[i - 1].is_exchange;
     if (!joins) stretches_.push_back({i, i, false});
@@ -198,145 +163,24 @@ void Program::find_stretches() {
   }
 }
 
-// The recordings for the addresses of this run; `has_run` is false where they are still to be made.
-Program::Take* Program::find_take(const ProgramRun& run, bool* has_run) {
-  take_key_.clear();
-  take_key_.push_back(run.arena);
-  for (std::size_t i = 0; i < map_.slots.size(); ++i) {
-    const StorageSlot::Kind kind = map_.slots[i].kind;
-    if (kind == StorageSlot::Kind::kInput || kind == StorageSlot::Kind::kOutput) {
-      take_key_.push_back(addresses_[i]);
-    }
-  }
-  const auto found = std::find_if(takes_.begin(), takes_.end(),
-                                  [&](const Take& take) { return take.addresses == take_key_; });
-  *has_run = found != takes_.end();
-  if (found != takes_.end()) {
-    found->last_use = ++uses_;
-    return &*found;
-  }
-  if (takes_.size() >= kMaxTakes) {
-    takes_.erase(std::min_element(takes_.begin(), takes_.end(), [](const Take& a, const Take& b) {
-      return a.last_use < b.last_use;
-    }));
-  }
-  takes_.push_back({take_key_, {}, ++uses_});
-  return &takes_.back();
-}
-
-Status Program::run_stretch(const Stretch& stretch, const ProgramRun& run) {
-  for (std::size_t i = stretch.first; i < stretch.last; ++i) {
-    if (run.stop->load(std::memory_order_acquire)) {
-      return Status(StatusCode::kCancelled, "stopped");
-    }
-    run.progress->node.store(steps_[i].node, std::memory_order_release);
-    const Status status = run_step(steps_[i], run);
-    if (!status.ok()) return status.with_context(steps_[i].node->describe());
-  }
-  return {};
-}
-
-Result<std::unique_ptr<Recording>> Program::record(const Stretch& stretch, const ProgramRun& run) {
-  TUTTI_RETURN_IF_ERROR(device_.begin_recording());
-  const Status noted = run_stretch(stretch, run);
-  // Also after an error: the device must not stay in the middle of it.
-  Result<std::unique_ptr<Recording>> recording = device_.end_recording();
-  TUTTI_RETURN_IF_ERROR(noted);
-  return recording;
-}
-
-// The first run at certain addresses goes step by step, the second is recorded, later ones repeat.
-Status Program::run_stretches(const ProgramRun& run) {
-  bool has_run = false;
-  Take* take = find_take(run, &has_run);
-  const bool records = has_run && take->recordings.empty();
-  std::vector<std::unique_ptr<Recording>> recordings;
-  for (std::size_t i = 0; i < stretches_.size(); ++i) {
-    const Stretch& stretch = stretches_[i];
-    if (run.stop->load(std::memory_order_acquire)) {
-      return Status(StatusCode::kCancelled, "stopped");
-    }
-    if (records) {
-      std::unique_ptr<Recording> made;
-      if (stretch.is_recordable) {
-        TUTTI_ASSIGN_OR_RETURN(made, record(stretch, run));
-      }
-      recordings.push_back(std::move(made));
-    }
-    Recording* recording = records                    ? recordings.back().get()
-                           : take->recordings.empty() ? nullptr
-                                                      : take->recordings[i].get();
-    if (recording == nullptr) {
-      TUTTI_RETURN_IF_ERROR(run_stretch(stretch, run));
+Status Program::find_entries() {
+  const auto add = [&](std::size_t input, const Value* value, std::vector<PieceRows> rows) {
+    entries_.push_back({input, map_.slot_of.at(value), std::move(rows)});
+  };
+  for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
+    if (storage_.input_in_place[i]) continue;
+    const Value* input = graph_.inputs()[i];
+    const TensorDesc& desc = map_.desc_of.at(input);
+    if (!storage_.input_is_cut[i]) {
+      const std::size_t bytes = desc.byte_size();
+      if (bytes > 0) add(i, input, {{0, bytes, 0, bytes, bytes, 1}});
       continue;
     }
-    const Node& first = *steps_[stretch.first].node;
-    run.progress->node.store(&first, std::memory_order_release);
-    const Status status = recording->replay();
-    if (!status.ok()) return status.with_context(str_cat("recording from ", first.describe()));
-  }
-  if (records) take->recordings = std::move(recordings);
-  return {};
-}
-
-// Node by node, for who watches or times them.
-Status Program::run_steps(const ProgramRun& run, RankHooks* hooks) {
-  using Clock = std::chrono::steady_clock;
-  const bool is_timed = run.profile != nullptr;
-  const bool has_clock = is_timed && device_.has_clock();
-  if (has_clock) TUTTI_RETURN_IF_ERROR(device_.mark(0));
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
-    if (run.stop->load(std::memory_order_acquire)) {
-      return Status(StatusCode::kCancelled, "stopped");
-    }
-    run.progress->node.store(step.node, std::memory_order_release);
-    if (hooks != nullptr) TUTTI_RETURN_IF_ERROR(hooks->before_node(rank_, *step.node));
-    const Clock::time_point start = is_timed ? Clock::now() : Clock::time_point();
-    const Status status = run_step(step, run);
-    if (!status.ok()) return status.with_context(step.node->describe());
-    if (has_clock) {
-      TUTTI_RETURN_IF_ERROR(device_.mark(i + 1));
-    } else if (is_timed) {
-      TUTTI_RETURN_IF_ERROR(device_.finish());
-      OpTime& row = (*run.profile)[step.op_row];
-      ++row.calls;
-      row.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    for (const Node* slice : input->users()) {
+      TUTTI_ASSIGN_OR_RETURN(const RankCut cut, cut_of(*slice, symbols_));
+      add(i, slice->output(), piece_rows(desc, cut.cut, cut.ranks, cut.rank));
     }
   }
-  if (!has_clock) return {};
-  TUTTI_RETURN_IF_ERROR(device_.finish());
-  return count_times(run.profile);
-}
-
-Status Program::count_times(RankProfile* rows) {
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    TUTTI_ASSIGN_OR_RETURN(const double seconds, device_.seconds_between(i, i + 1));
-    OpTime& row = (*rows)[steps_[i].op_row];
-    ++row.calls;
-    row.seconds += seconds;
-  }
-  return {};
-}
-
-Status Program::run_all(const ProgramRun& run, RankHooks* hooks) {
-  resolve(run);
-  TUTTI_RETURN_IF_ERROR(upload_inputs(run));
-  const bool repeats = device_.can_record() && hooks == nullptr && run.profile == nullptr;
-  TUTTI_RETURN_IF_ERROR(repeats ? run_stretches(run) : run_steps(run, hooks));
-  TUTTI_RETURN_IF_ERROR(copy_outputs(run));
-  return device_.finish();
-}
-
-Status Program::run(const ProgramRun& run, RankHooks* hooks) {
-  const Status status = run_all(run, hooks);
-  if (!status.ok()) {
-    takes_.clear();  // perhaps some kernels have never run
-    // Whoever hears of the error must find the device idle.
-    (void)device_.finish();
-    return status;
-  }
-  run.progress->node.store(nullptr, std::memory_order_release);
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/profile.h"
 #include "runtime/rank_constants.h"
 #include "runtime/storage.h"
+#include "runtime/takes.h"
 
 namespace tutti {
 
@@ -28,7 +29,9 @@ struct ProgramRun {
   std::span<void* const> outputs;           // by graph output; host memory unless in place
   const std::atomic<bool>* stop = nullptr;  // polled before every node
   RankProgress* progress = nullptr;
-  RankProfile* profile = nullptr;  // null: not asked for; the rows that create() was given
+  Communicator* group = nullptr;     // all ranks; null for one
+  RankProfile* profile = nullptr;    // null: not asked for; the rows that create() was given
+  RankTimeline* timeline = nullptr;  // with a profile: what ran when
 };
 
 class Program {
@@ -68,11 +71,11 @@ class Program {
     std::size_t last = 0;
     bool is_recordable = false;
   };
-  // What the stretches did at certain addresses. Empty until they have run there once.
-  struct Take {
-    std::vector<const void*> addresses;
-    std::vector<std::unique_ptr<Recording>> recordings;  // by stretch; null: run step by step
-    std::uint64_t last_use = 0;
+  // What a rank reads of an input of the request: all of it, or its piece.
+  struct Entry {
+    std::size_t input = 0;  // of the graph
+    int slot = 0;
+    std::vector<PieceRows> rows;
   };
   // What a kernel was made from; kept as long as the kernel.
   struct Spec {
@@ -96,17 +99,20 @@ class Program {
                       std::vector<std::size_t>* workspaces, RankProfile* op_rows);
   Status place_constants();
   void find_stretches();
+  Status find_entries();
   void resolve(const ProgramRun& run);
-  Status upload_inputs(const ProgramRun& run);
+  void make_take_key(const ProgramRun& run);
+  Status read_inputs(const ProgramRun& run);
   Status run_step(const Step& step, const ProgramRun& run);
   Status run_all(const ProgramRun& run, RankHooks* hooks);
   Status run_steps(const ProgramRun& run, RankHooks* hooks);
-  Status run_stretches(const ProgramRun& run);
+  Status run_profiled(const ProgramRun& run, RankHooks* hooks);
+  Status run_takes(const ProgramRun& run, RankHooks* hooks);
   Status run_stretch(const Stretch& stretch, const ProgramRun& run);
   Result<std::unique_ptr<Recording>> record(const Stretch& stretch, const ProgramRun& run);
-  Take* find_take(const ProgramRun& run, bool* has_run);
-  Status count_times(RankProfile* rows);
-  Status copy_outputs(const ProgramRun& run);
+  Status replay(Recording& recording, const Stretch& stretch, const ProgramRun& run,
+                RankHooks* hooks);
+  Status write_outputs(const ProgramRun& run);
 
   const Graph& graph_;
   const SymbolMap symbols_;
@@ -121,9 +127,11 @@ class Program {
   std::vector<Step> steps_;
   std::vector<int> operands_;     // slots; -1 for an absent input
   std::vector<void*> addresses_;  // by slot
+  std::vector<Entry> entries_;
   std::vector<Stretch> stretches_;
-  std::vector<Take> takes_;
-  std::uint64_t uses_ = 0;
+  Takes takes_;
+  std::size_t input_row_ = 0;  // in profiles
+  std::size_t output_row_ = 0;
   std::vector<const void*> take_key_;  // scratch
   std::vector<const void*> input_scratch_;
   std::vector<void*> output_scratch_;

@@ -19,6 +19,8 @@ class PrologueKeys {
  public:
   explicit PrologueKeys(const Plan& plan);
   bool has_prologue() const { return has_prologue_; }
+  // That the prologue reads, by index into Plan::inputs.
+  const std::vector<std::size_t>& inputs() const { return inputs_; }
   // `inputs` by Plan::inputs.
   Hash128 key_of(std::span<const Tensor> inputs, const ShapeBinding& shapes) const;
 

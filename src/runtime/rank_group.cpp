@@ -153,40 +153,77 @@ Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& 
 }
 
 Result<std::vector<Tensor>> RankGroup::allocate_outputs(const ShapeBinding& shapes,
-                                                        const RunOptions& options) const {
+                                                        const RunOptions& options) {
   std::vector<Tensor> outputs;
   for (std::size_t i = 0; i < shapes.outputs.size(); ++i) {
     const TensorDesc& desc = shapes.outputs[i];
+    const std::string& name = plan_->outputs[i].name;
     TUTTI_ASSIGN_OR_RETURN(Tensor output, options.allocate_output
                                               ? options.allocate_output(i, desc)
-                                              : Tensor::allocate(desc.dtype, desc.dims));
+                                              : answer_memory_.allocate(desc, backend_));
     if (!(output.desc() == desc)) {
-      return internal_error("output '", plan_->outputs[i].name, "' is given memory for ",
-                            output.byte_size(), " bytes, expected ", desc.byte_size());
+      return internal_error("output '", name, "' is given memory for ", output.byte_size(),
+                            " bytes, expected ", desc.byte_size());
     }
+    TUTTI_RETURN_IF_ERROR(check_place(options.output_places, name, "output", output, backend_));
     outputs.push_back(std::move(output));
   }
   return outputs;
+}
+
+Status RankGroup::check_places(std::span<const Tensor> inputs, const RunOptions& options) {
+  TUTTI_RETURN_IF_ERROR(check_names(options.input_places, plan_->inputs, "input"));
+  TUTTI_RETURN_IF_ERROR(check_names(options.output_places, plan_->outputs, "output"));
+  if (!options.output_places.empty() && !options.allocate_output) {
+    return invalid_argument("the place of output '", options.output_places.begin()->first,
+                            "' is given, but no memory for it");
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    TUTTI_RETURN_IF_ERROR(
+        check_place(options.input_places, plan_->inputs[i].name, "input", inputs[i], backend_));
+  }
+  return {};
+}
+
+// The content of inputs on a device counts as much: what the prologue reads of them is fetched.
+Result<Hash128> RankGroup::prologue_key(const RankJob& job, const RunOptions& options) {
+  if (options.input_places.empty()) return prologue_keys_.key_of(job.inputs, *job.shapes);
+  std::vector<Tensor> readable = job.inputs;
+  for (const std::size_t i : prologue_keys_.inputs()) {
+    const MemoryPlace* place = device_place(options.input_places, plan_->inputs[i].name);
+    if (place == nullptr) continue;
+    const Tensor& input = job.inputs[i];
+    TUTTI_ASSIGN_OR_RETURN(readable[i], Tensor::allocate(input.dtype(), input.dims()));
+    TUTTI_RETURN_IF_ERROR(backend_.read_device_memory(readable[i].mutable_data(), place->device,
+                                                      input.data(), input.byte_size()));
+  }
+  return prologue_keys_.key_of(readable, *job.shapes);
 }
 
 Result<std::vector<Tensor>> RankGroup::run(std::span<const Tensor> inputs,
                                            const RunOptions& options) {
   auto job = std::make_shared<RankJob>();
   TUTTI_ASSIGN_OR_RETURN(job->shapes, bindings_.find_or_bind(inputs));
+  TUTTI_RETURN_IF_ERROR(check_places(inputs, options));
   TUTTI_ASSIGN_OR_RETURN(std::vector<Tensor> outputs, allocate_outputs(*job->shapes, options));
   job->inputs.assign(inputs.begin(), inputs.end());
-  for (Tensor& input : job->inputs) {
-    if (is_aligned(input)) continue;
-    TUTTI_ASSIGN_OR_RETURN(input, realigned(input));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (is_aligned(inputs[i])) continue;
+    if (device_place(options.input_places, plan_->inputs[i].name) != nullptr) continue;
+    TUTTI_ASSIGN_OR_RETURN(job->inputs[i], realigned(inputs[i]));
   }
   job->outputs = outputs;
-  for (Tensor& output : job->outputs) {
-    if (is_aligned(output)) continue;
-    TUTTI_ASSIGN_OR_RETURN(output, Tensor::allocate(output.dtype(), output.dims()));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (is_aligned(outputs[i])) continue;
+    if (device_place(options.output_places, plan_->outputs[i].name) != nullptr) continue;
+    TUTTI_ASSIGN_OR_RETURN(job->outputs[i],
+                           Tensor::allocate(outputs[i].dtype(), outputs[i].dims()));
   }
   job->is_profiled = options.is_profiled;
   Hash128 key;
-  if (prologue_keys_.has_prologue()) key = prologue_keys_.key_of(job->inputs, *job->shapes);
+  if (prologue_keys_.has_prologue()) {
+    TUTTI_ASSIGN_OR_RETURN(key, prologue_key(*job, options));
+  }
   TUTTI_RETURN_IF_ERROR(launch(job, options, prologue_keys_.has_prologue() ? &key : nullptr));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].data() == job->outputs[i].data()) continue;
@@ -249,6 +286,12 @@ std::vector<RankProfile> RankGroup::take_profiles() {
   changed_.wait(lock, [&] { return state_ != GroupState::kRunning; });
   // Failed: ranks may still be on their way out.
   return state_ == GroupState::kIdle ? crew_->take_profiles() : std::vector<RankProfile>();
+}
+
+std::vector<RankTimeline> RankGroup::take_timelines() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return state_ != GroupState::kRunning; });
+  return state_ == GroupState::kIdle ? crew_->take_timelines() : std::vector<RankTimeline>();
 }
 
 }  // namespace tutti

@@ -13,6 +13,7 @@
 #include "runtime/crew.h"
 #include "runtime/group_state.h"
 #include "runtime/prologue_cache.h"
+#include "runtime/request_memory.h"
 
 namespace tutti {
 
@@ -34,8 +35,11 @@ using OutputAllocator = std::function<Result<Tensor>(std::size_t output, const T
 struct RunOptions {
   TimePoint deadline = kNoDeadline;
   std::stop_token cancel;           // may be requested from any thread
-  OutputAllocator allocate_output;  // empty: the group allocates
-  bool is_profiled = false;         // add to the profile
+  OutputAllocator allocate_output;  // empty: the group lends memory of its own
+  // Tensors of the request that lie in the memory of a device. Their data() is an address there.
+  MemoryPlaces input_places;
+  MemoryPlaces output_places;  // of what allocate_output gives
+  bool is_profiled = false;    // add to the profile
 };
 
 // One request runs at a time; others wait for it. All functions are thread-safe.
@@ -53,7 +57,8 @@ class RankGroup {
   // first rank that failed, or when the group is stopped or cannot be rebuilt; DEADLINE_EXCEEDED
   // with the ranks that did not finish; CANCELLED. Where a kernel finds the fault with the
   // request's content or has no form for its sizes, the code is its INVALID_ARGUMENT or
-  // UNIMPLEMENTED. After an error the group mends itself, and the next request works.
+  // UNIMPLEMENTED; INVALID_ARGUMENT also for device memory that the backend does not take. After an
+  // error the group mends itself, and the next request works.
   Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, const RunOptions& options);
 
   // Makes the kernels for these sizes on all ranks, so that the first request need not.
@@ -70,6 +75,8 @@ class RankGroup {
   std::vector<std::int64_t> sent_bytes() const;
   // Times since the last call, by rank; waits for a running request.
   std::vector<RankProfile> take_profiles();
+  // The last profiled request step by step, by rank; waits for a running request.
+  std::vector<RankTimeline> take_timelines();
   int threads_per_rank() const { return crew_options_.threads_per_rank; }
 
  private:
@@ -80,7 +87,9 @@ class RankGroup {
   Status launch(const std::shared_ptr<RankJob>& job, const RunOptions& options,
                 const Hash128* prologue_key);
   Result<std::vector<Tensor>> allocate_outputs(const ShapeBinding& shapes,
-                                               const RunOptions& options) const;
+                                               const RunOptions& options);
+  Status check_places(std::span<const Tensor> inputs, const RunOptions& options);
+  Result<Hash128> prologue_key(const RankJob& job, const RunOptions& options);
   void apply_locked(GroupEvent event);
   void keep();  // the keeper's thread: rebuilds what has failed
   Result<std::shared_ptr<Crew>> rebuild(std::shared_ptr<Crew> crew);
@@ -92,6 +101,7 @@ class RankGroup {
   ShapeBindings bindings_;
   const PrologueKeys prologue_keys_;
   PrologueCache prologue_cache_;  // used by who runs or rebuilds
+  AnswerMemory answer_memory_;
 
   // Lock order: this one before a crew's.
   mutable std::mutex mutex_;

@@ -50,6 +50,9 @@ class StoragePlanner {
       slot.kind =
           options_.input_in_place[i] ? StorageSlot::Kind::kInput : StorageSlot::Kind::kArena;
       add_slot(graph_.inputs()[i], slot, 0);
+      if (i < options_.input_is_cut.size() && options_.input_is_cut[i]) {
+        map_.slots.back().bytes = lifetimes_.back().bytes = 0;
+      }
     }
   }
 
@@ -62,7 +65,8 @@ class StoragePlanner {
       } else if (cuts_constant(*node)) {
         add_constant(node->output());
       } else {
-        for (const Value* output : node->outputs()) add_slot(output, {}, time);
+        const int since = cuts_input(*node, graph_, options_) ? 0 : time;
+        for (const Value* output : node->outputs()) add_slot(output, {}, since);
       }
       for (const Value* input : node->inputs()) {
         if (input != nullptr) use(input, time);
@@ -167,6 +171,14 @@ Result<std::unordered_map<const Value*, TensorDesc>> describe_values(const Graph
     }
   }
   return descriptions;
+}
+
+bool cuts_input(const Node& node, const Graph& graph, const StorageOptions& options) {
+  if (node.type() != "ShardSlice") return false;
+  for (std::size_t i = 0; i < options.input_is_cut.size(); ++i) {
+    if (options.input_is_cut[i] && graph.inputs()[i] == node.input(0)) return true;
+  }
+  return false;
 }
 
 StorageMap plan_storage(const Graph& graph,

@@ -29,6 +29,9 @@ struct OutputCopy {
 struct StorageOptions {
   // By graph input: its address is given to run(); otherwise it gets room in the arena.
   std::vector<bool> input_in_place;
+  // By graph input: only pieces of it are wanted, so that it has no memory; its ShardSlice nodes
+  // are filled before the first node. Empty: none.
+  std::vector<bool> input_is_cut = {};
   bool needs_outputs = true;     // false: this rank's outputs are nobody's concern
   bool outputs_in_place = true;  // nodes may write straight into the memory given for outputs
 };
@@ -45,6 +48,9 @@ struct StorageMap {
 // Sizes of every value under `symbols` (rank coordinates included).
 Result<std::unordered_map<const Value*, TensorDesc>> describe_values(const Graph& graph,
                                                                      const SymbolMap& symbols);
+
+// `node` cuts an input of which only pieces are wanted.
+bool cuts_input(const Node& node, const Graph& graph, const StorageOptions& options);
 
 // `workspaces`: bytes by node position.
 StorageMap plan_storage(const Graph& graph,

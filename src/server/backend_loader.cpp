@@ -36,6 +36,7 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
                                                          const ConfigFile& file,
                                                          std::int64_t version,
                                                          const ModelFinder& finder) {
+  const TimePoint began = std::chrono::steady_clock::now();
   TUTTI_RETURN_IF_ERROR(check_file(folder, file));
   if (file.config().has_ensemble_scheduling()) return load_ensemble(folder, file, version, finder);
 
@@ -65,8 +66,11 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
   auto scheduler = std::make_unique<Scheduler>(
       std::move(instances), scheduling_options(config, queue_capacity_), recorder(statistics));
   const CacheSlot cache = cache_slot(config);
-  return std::make_shared<LoadedModel>(folder.name, version, std::move(config),
-                                       std::move(statistics), std::move(scheduler), cache);
+  auto model = std::make_shared<LoadedModel>(folder.name, version, std::move(config),
+                                             std::move(statistics), std::move(scheduler), cache);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  model->set_load_seconds(took.count());
+  return model;
 }
 
 Status BackendLoader::check_file(const ModelFolder& folder, const ConfigFile& file) const {

@@ -27,6 +27,12 @@ void apply_timeout(TimePoint arrived, InferRequest* request) {
   if (!request->deadline || deadline < *request->deadline) request->deadline = deadline;
 }
 
+FailureReason failure_reason(const PendingRequest& request, const Status& status) {
+  if (status.code() == StatusCode::kCancelled) return FailureReason::kCanceled;
+  const bool has_run = request.times.started != TimePoint();
+  return has_run ? FailureReason::kBackend : FailureReason::kRejected;
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(std::string name, std::int64_t version, inference::ModelConfig config,
@@ -45,21 +51,21 @@ LoadedModel::~LoadedModel() { retire(); }
 
 bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>& sink,
                         TimePoint arrived, InferDone& done) {
-  const auto refuse = [&](const Status& status) {
-    statistics_->record_failure(now() - arrived);
+  const auto refuse = [&](const Status& status, FailureReason reason) {
+    statistics_->record_failure(now() - arrived, reason);
     done(status.with_context(str_cat("model '", name_, "'")));
     return true;
   };
   const bool wants_all_outputs = request.outputs.empty();
   const Result<std::int64_t> batch = check_request(signature_, max_batch_size(), &request);
-  if (!batch.ok()) return refuse(batch.status());
+  if (!batch.ok()) return refuse(batch.status(), FailureReason::kOther);
   std::optional<CacheMiss> miss;
   if (cache_.cache) {
     const TimePoint began = now();
     const Hash128 key = response_key(cache_.model, request);
     if (const auto found = cache_.cache->find(key)) {
       Result<InferResponse> response = answer_from(*found, request, *sink);
-      if (!response.ok()) return refuse(response.status());
+      if (!response.ok()) return refuse(response.status(), FailureReason::kOther);
       statistics_->record_cache_hit(now() - arrived, now() - began, wall_ms());
       done(std::move(response));
       return true;
@@ -87,7 +93,8 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
       if (!status.ok()) result = status;
     }
     if (!result.ok()) {
-      statistics_->record_failure(answered.times.finished - answered.times.arrived);
+      statistics_->record_failure(answered.times.finished - answered.times.arrived,
+                                  failure_reason(answered, result.status()));
       return done(result.status().with_context(str_cat("model '", name_, "'")));
     }
     statistics_->record_success(batch, answered.times, wall_ms());
@@ -96,7 +103,7 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   };
   bool is_retired = false;
   if (const Status status = scheduler_->enqueue(pending, &is_retired); !status.ok()) {
-    if (!is_retired) return refuse(status);
+    if (!is_retired) return refuse(status, FailureReason::kRejected);
     request = std::move(pending->request);
     if (wants_all_outputs) request.outputs.clear();  // the next version may have others
     return false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/backend_loader.h"
+#include "server/metrics/endpoint.h"
 
 namespace tutti::server {
 
@@ -14,7 +15,7 @@ Server::Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>>
           std::make_shared<BackendLoader>(std::move(backends), options.queue_capacity, log,
                                           options.rate_limit, options.cache_bytes),
           log)),
-      service_(repository_, options.service) {}
+      service_(repository_, options.service, log) {}
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
                                               std::vector<std::unique_ptr<ModelBackend>> backends,
@@ -22,6 +23,8 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
   const std::optional<GrpcOptions> grpc = options.grpc;
   const std::optional<HttpOptions> http = options.http;
   KServeHttpOptions http_api = std::move(options.http_api);
+  const std::optional<HttpOptions> metrics = options.metrics;
+  const std::chrono::milliseconds metrics_interval = options.metrics_interval;
   const bool exits_on_error = options.exits_on_error;
   const bool polls = options.repository.control_mode == ControlMode::kPoll;
   const std::chrono::seconds poll_interval(options.poll_secs);
@@ -34,11 +37,22 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
     TUTTI_ASSIGN_OR_RETURN(server->grpc_, GrpcServer::start(server->service_, *grpc, log));
   }
   if (http) TUTTI_RETURN_IF_ERROR(server->start_http(*http, std::move(http_api)));
+  if (metrics) TUTTI_RETURN_IF_ERROR(server->start_metrics(*metrics, metrics_interval));
   if (polls) {
     server->poller_ = std::make_unique<Poller>(
         poll_interval, [repository = server->repository_] { repository->poll(); });
   }
   return server;
+}
+
+Status Server::start_metrics(const HttpOptions& options, std::chrono::milliseconds interval) {
+  const auto collector = std::make_shared<MetricsCollector>(service_, interval);
+  TUTTI_ASSIGN_OR_RETURN(metrics_,
+                         HttpServer::start(options, "metrics", [collector](ExchangePtr exchange) {
+                           handle_metrics(*collector, *exchange);
+                         }));
+  log_->info("Started Metrics Service at {}", metrics_->endpoint());
+  return Status();
 }
 
 Status Server::start_http(const HttpOptions& options, KServeHttpOptions api) {
@@ -63,6 +77,8 @@ void Server::stop(std::chrono::milliseconds time) {
   if (grpc_) grpc_->shutdown(std::chrono::system_clock::now() + time);
   http.join();
   repository_->shutdown(deadline);
+  // Last: the drain can be watched.
+  if (metrics_) metrics_->shutdown(std::chrono::steady_clock::now());
 }
 
 }  // namespace tutti::server

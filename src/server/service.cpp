@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "server/log_parameters.h"
 #include "server/names.h"
 #include "server/parameters.h"
 #include "server/placement.h"
@@ -11,9 +12,10 @@
 namespace tutti::server {
 
 InferenceService::InferenceService(std::shared_ptr<ModelRepository> repository,
-                                   ServiceOptions options)
+                                   ServiceOptions options, Log log)
     : repository_(std::move(repository)),
       options_(options),
+      log_(std::move(log)),
       shared_memory_(options.allows_client_shared_memory) {}
 
 bool InferenceService::is_ready() const {
@@ -29,7 +31,12 @@ Result<bool> InferenceService::is_model_ready(const std::string& name,
 }
 
 ServerMetadata InferenceService::server_metadata() const {
-  return {"tutti", TUTTI_VERSION, {"model_repository", "model_configuration", "statistics"}};
+  ServerMetadata metadata{"tutti", TUTTI_VERSION, {}};
+  metadata.extensions = {
+      "classification",      "model_repository",     "model_repository(unload_dependents)",
+      "model_configuration", "system_shared_memory", "binary_tensor_data",
+      "parameters",          "statistics",           "logging"};
+  return metadata;
 }
 
 Result<ModelMetadata> InferenceService::model_metadata(const std::string& name,
@@ -57,7 +64,8 @@ Result<std::vector<ModelStatisticsEntry>> InferenceService::statistics(
   std::vector<ModelStatisticsEntry> entries;
   for (const auto& model : models) {
     entries.push_back({model->name(), std::to_string(model->version()),
-                       model->statistics().snapshot(), model->pending()});
+                       model->statistics().snapshot(), model->pending(), model->load_seconds(),
+                       model->is_ready(), model->instance_statistics()});
   }
   return entries;
 }
@@ -76,12 +84,12 @@ Result<std::vector<IndexEntry>> InferenceService::repository_index(const std::st
 
 void InferenceService::load_model(const std::string& repository, const std::string& name,
                                   const ParameterMap& parameters, ControlDone done) {
-  if (!parameters.empty()) {
-    return done(unimplemented("load parameter '", printable(parameters.begin()->first),
-                              "': models are loaded as they lie in the repository, expected none"));
-  }
+  auto other = parse_load_parameters(parameters);
+  if (!other.ok()) return done(other.status());
   if (const Status status = check_repository(repository); !status.ok()) return done(status);
-  control_.post([this, name, done = std::move(done)] { done(repository_->load(name)); });
+  control_.post([this, name, other = *std::move(other), done = std::move(done)] {
+    done(repository_->load(name, other));
+  });
 }
 
 void InferenceService::unload_model(const std::string& repository, const std::string& name,
@@ -94,6 +102,13 @@ void InferenceService::unload_model(const std::string& repository, const std::st
   control_.post([this, name, with_steps, done = std::move(done)] {
     done(repository_->unload(name, with_steps));
   });
+}
+
+Result<ParameterMap> InferenceService::update_log(const ParameterMap& changes) {
+  LogSettings settings = server::log_settings(log_);
+  TUTTI_RETURN_IF_ERROR(apply_log_changes(changes, &settings));
+  if (!changes.empty()) TUTTI_RETURN_IF_ERROR(change_log(log_, settings));
+  return log_parameters(settings);
 }
 
 void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> sink,
@@ -124,6 +139,9 @@ void InferenceService::note_refused(const std::string& name, std::string_view ve
   }
 }
 
-void InferenceService::begin_shutdown() { is_stopping_ = true; }
+void InferenceService::begin_shutdown() {
+  is_stopping_ = true;
+  stop_.request_stop();
+}
 
 }  // namespace tutti::server

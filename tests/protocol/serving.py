@@ -33,13 +33,13 @@ def compile_model(onnx_file, folder, *options, version=1):
 class Server:
     """`tutti serve` on a free port."""
 
-    def __init__(self, *repositories, options=(), log):
+    def __init__(self, *repositories, options=(), log, log_in=None):
         port_file = log.with_suffix(".port")
         port_file.unlink(missing_ok=True)
         command = [TUTTI, "serve", *FREE_PORTS, "--port-file", port_file, *options]
         for repository in repositories:
             command += ["--model-repository", repository]
-        self.log = log
+        self.log = log_in or log
         with open(log, "w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS
@@ -55,7 +55,7 @@ class Server:
 
     def endpoint(self, service):
         """host:port of a front end as the log names it; None when it was not started."""
-        found = re.search(rf"Started {service} at (\S+)", self.log.read_text())
+        found = re.search(rf"Started {service} at ([\w.]+:\d+)", self.log.read_text())
         return found and found.group(1)
 
     def stop(self, number=signal.SIGTERM, timeout=60):

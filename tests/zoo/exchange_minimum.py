@@ -1,51 +1,139 @@
-"""The least that ranks must exchange for an attention, counted from sizes alone.
+"""The least that ranks must exchange for an attention: arithmetic on its sizes, which knows nothing of the compiler.
 
-Ulysses: a rank holds a run of tokens with all heads; the attention needs all tokens with a run of
-heads. For each tensor, a rank lacks what it needs and does not hold; the least is the sum over ranks. Runs are
-dealt out as evenly as whole units allow, the longer ones first. This knows nothing of the compiler.
+What is given: ranks share out every position that changes from step to step, in contiguous runs as even as whole positions
+allow; positions that do not change (a prompt's keys and values) are whole on every rank; every rank needs the
+results of its own positions, unless nobody reads them. So attention whose keys do not change exchanges nothing. Any other has two
+ways, and the least is the cheaper one's bytes. Of H query heads of width w and G key heads of widths w and e (values), let U results be
+read, the S queries of those change, and T keys; rank r has u_r, s_r and t_r of these positions:
+
+  heads   Rank r works on h_r query heads and the g_r key heads that they need, over all positions (DeepSpeed Ulysses,
+          Jacobs et al. 2023, section 3). It receives (S - s_r) h_r w + (T - t_r) g_r (w + e), computes, and then
+          receives the other heads' results u_r (H - h_r) e. Two exchanges.
+  keys    Rank r keeps its queries and receives the other ranks' keys and values: (T - t_r) G (w + e). One exchange
+          (or a ring of the same bytes; Liu et al. 2023).
+
+Heads are dealt out as evenly as whole heads allow, in units of one key head with its query heads or of one query head. Longer runs
+and larger shares go to the same ranks, which makes the sum over r the least that such runs can make. Keys or values
+that an earlier attention had as well do not travel again.
+Of an attention over many short sequences (the frames of each place of a video) the ranks share out the sequences: nothing moves.
 """
 
 from __future__ import annotations
 
-from build_model import AttentionCall
+from dataclasses import dataclass
+
+from attention_calls import AttentionCall, Runs
 
 BYTES = 4  # fp32
-SHORT = 40  # positions; attention over fewer stands on text, which every rank holds whole
+
+
+@dataclass(frozen=True)
+class Least:
+    """Of one attention, all ranks together."""
+
+    bytes: int = 0
+    exchanges: int = 0
+
+
+@dataclass(frozen=True)
+class Premises:
+    """How a plan may go about it; as given, the least is taken over all ways and cuts."""
+
+    way: str = ""  # "heads" or "keys"
+    cut: str = ""  # "joined" sequences cut as one, or "apart", each by itself
+    sends_unread_queries: bool = False
+    sends_unread_results: bool = False
+    sends_steady_queries: bool = False
+    sends_steady_keys: bool = False
+    crosses: bool = False  # queries and results travel although no key changes
 
 
 def run_lengths(count: int, ranks: int) -> list[int]:
     return [count // ranks + (rank < count % ranks) for rank in range(ranks)]
 
 
-def is_self_attention(call: AttentionCall) -> bool:
-    """Over tokens that ranks share; the keys may have text beside them, which is whole everywhere."""
-    queries, keys = call.query[2], call.key[2]
-    return queries >= SHORT and 0 <= keys - queries < SHORT
+def is_exchanged(call: AttentionCall) -> bool:
+    """Whether results are read and keys change, and positions rather than sequences are shared out."""
+    short = call.query[0] > call.query[2]
+    return bool(call.read) and bool(call.keys) and not short
 
 
-def least_bytes(call: AttentionCall, ranks: int, sequences: tuple[int, ...] = ()) -> int:
-    """Of one self-attention, all ranks together. `sequences`: lengths that were joined for it."""
-    tokens = call.query[2]
-    parts = sequences if sum(sequences) == tokens else (tokens,)
+def least_exchange(
+    call: AttentionCall,
+    ranks: int,
+    sequences: tuple[int, ...] = (),
+    premises: Premises = Premises(),
+) -> Least:
+    """`sequences`: lengths that the model joined, where it did: each may be shared out by itself, or all as one."""
+    if ranks == 1 or not (is_exchanged(call) or (premises.crosses and call.queries)):
+        return Least()
+    cuts = {"joined": [()], "apart": [sequences]}.get(premises.cut, [(), sequences])
+    choices = [choice for parts in cuts for choice in _ways(call, ranks, parts, premises)]
+    return min(choices, key=lambda least: (least.bytes, -least.exchanges))
+
+
+def _ways(
+    call: AttentionCall, ranks: int, parts: tuple[int, ...], premises: Premises
+) -> list[Least]:
+    everything = ((0, call.query[2]),)
+    keys = ((0, call.key[2]),) if premises.sends_steady_keys and call.keys else call.keys
+    queries = everything if premises.sends_steady_queries else call.queries
+    if not premises.sends_unread_queries:
+        queries = both(queries, call.read)
+    results = everything if premises.sends_unread_results else call.read
+    sent, returned = (held(rows, call, parts, ranks) for rows in (queries, results))
+    held_keys = held(keys, call, parts, ranks, of_keys=True)
+    choices = []
+    if premises.way != "keys":
+        choices += [
+            Least(_by_heads(call, sent, held_keys, returned, units), 2)
+            for units in {call.key[1], call.query[1]}
+            if units >= ranks
+        ]
+    if premises.way != "heads" or not choices:
+        choices.append(Least(_by_keys(call, held_keys), 1))
+    return choices
+
+
+def held(
+    runs: Runs, call: AttentionCall, sequences: tuple[int, ...], ranks: int, of_keys: bool = False
+) -> list[int]:
+    """How many of the rows in `runs` each rank has, where `sequences` were joined to the call's length."""
+    length = call.key[2] if of_keys else call.query[2]
+    lengths = sequences if sum(sequences) == length else (length,)
+    total, first = [0] * ranks, 0
+    for size in lengths:
+        rows = sum(max(0, min(stop, first + size) - max(start, first)) for start, stop in runs)
+        total = [a + b for a, b in zip(total, run_lengths(rows, ranks), strict=True)]
+        first += size
+    return total
+
+
+def both(some: Runs, others: Runs) -> Runs:
+    """Rows that are in both."""
+    cuts = [(max(a, c), min(b, d)) for a, b in some for c, d in others]
+    return tuple((start, stop) for start, stop in cuts if start < stop)
+
+
+def _key_width(call: AttentionCall) -> int:
+    return (0 if call.old_key else call.key[3]) + (0 if call.old_value else call.value[3])
+
+
+def _by_heads(
+    call: AttentionCall, sent: list[int], keys: list[int], returned: list[int], units: int
+) -> int:
     heads, groups = call.query[1], call.key[1]
-    # Work in units of a group where every rank gets one, else in units of a query head.
-    choices = [units for units in {groups, heads} if units >= ranks] or [heads]
-    return min(
-        sum(_least_of_sequence(call, ranks, length, units) for length in parts) for units in choices
-    )
-
-
-def _least_of_sequence(call: AttentionCall, ranks: int, tokens: int, units: int) -> int:
-    batch, heads = call.query[0], call.query[1]
-    groups = call.key[1]
-    held = run_lengths(tokens, ranks)
     total, first = 0, 0
-    for rank, share in enumerate(run_lengths(units, ranks)):
+    for rank, share in enumerate(run_lengths(units, len(sent))):
         query_heads = share * heads // units
-        last_group = -(-(first + share) * groups // units)
-        key_heads = last_group - first * groups // units if share else 0
+        key_heads = -(-(first + share) * groups // units) - first * groups // units
         first += share
-        inward = query_heads * call.query[3] + key_heads * (call.key[3] + call.value[3])
-        outward = (heads - query_heads) * call.value[3]
-        total += (tokens - held[rank]) * inward + held[rank] * outward
-    return BYTES * batch * total
+        total += (sum(sent) - sent[rank]) * query_heads * call.query[3]
+        total += (sum(keys) - keys[rank]) * key_heads * _key_width(call)
+        total += returned[rank] * (heads - query_heads) * call.value[3]
+    return BYTES * call.query[0] * total
+
+
+def _by_keys(call: AttentionCall, keys: list[int]) -> int:
+    lacking = sum(sum(keys) - own for own in keys)
+    return BYTES * call.query[0] * lacking * call.key[1] * _key_width(call)

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models.registry import Tiny
+from attention_calls import AttentionCall
+from models.registry import Tiny, at_sizes, changes_between_steps, own_sizes
+from plan_exchanges import exchanges_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build/zoo"
@@ -25,6 +27,9 @@ BINARY = Path(os.environ.get("TUTTI_BINARY", ROOT / "build/release/bin/tutti"))
 RANKS = (1, 2, 3, 4)
 AXES = {"transformer": "cp", "vae": "sp", "text": "cp"}  # that the ranks of the table are on
 TOLERANCE = 1e-4
+HERE = Path(__file__).parent
+CALL_SOURCES = [HERE / "attention_calls.py", HERE / "models/registry.py"]
+RESULT_SOURCES = [HERE / "one_model.py", HERE / "plan_exchanges.py", HERE / "models/registry.py"]
 COMMAND_SECONDS = 240
 
 
@@ -42,13 +47,16 @@ def export_folder(tiny: Tiny) -> Path:
     from build_model import describe
 
     exporter = ROOT / "python/tutti/export"
-    names = ("arguments", "wrapper", "exporter", "rewrite", "complex_pairs")
+    names = ("arguments", "wrapper", "exporter", "known_elements", "rewrite")
+    names += ("complex_pairs", "flex_attention")
     sources = [exporter / f"{name}.py" for name in names]
-    sources += [ROOT / "python/requirements-zoo.txt", Path(__file__).with_name("build_model.py")]
+    sources += [ROOT / "python/requirements-zoo.txt", HERE / "build_model.py"]
     digest = hashlib.sha256(file_hash(*sources).encode())
     config, inputs = describe(tiny)
     leaves, structure = torch.utils._pytree.tree_flatten((config, inputs))
     digest.update(repr((structure, tiny.method, tiny.constants)).encode())
+    if tiny.sizes:
+        digest.update(repr((tiny.dynamic_axes, tiny.sizes)).encode())
     for leaf in leaves:
         is_tensor = isinstance(leaf, torch.Tensor)
         is_plain = leaf is None or isinstance(leaf, bool | int | float | str)
@@ -64,10 +72,14 @@ def measure(tiny: Tiny) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     row = {"name": tiny.name, "kind": tiny.kind, "class": tiny.class_name}
     exported = exported_model(tiny, folder)
-    row["export"] = {k: v for k, v in exported.items() if k not in ("calls", "outputs")}
+    row["export"] = {k: v for k, v in exported.items() if k != "outputs"}
     row["meshes"] = {}
     if not exported["ok"]:
         return row
+    if tiny.sizes:
+        row["sizes"] = [exported["sizes"], *(exported["sizes"] | sizes for sizes in tiny.sizes)]
+    if tiny.kind != "vae":
+        recorded_calls(tiny)
     for mesh in [f"{AXES[tiny.kind]}={ranks}" for ranks in RANKS] + list(tiny.meshes):
         row["meshes"][mesh] = on_mesh(tiny, folder, exported, mesh)
     return row
@@ -84,33 +96,58 @@ def exported_model(tiny: Tiny, folder: Path) -> dict[str, Any]:
 
 def _export(tiny: Tiny, folder: Path) -> dict[str, Any]:
     import torch
-    from build_model import answer, build
+    from build_model import build
     from tutti.export import ExportError, export_module
-    from tutti.export.arguments import split_tensors
+    from tutti.export.arguments import join_tensors, named_outputs, split_tensors
 
     torch.set_num_threads(1)
     started = time.monotonic()
     module, inputs = build(tiny)
-    outputs, calls = answer(module, tiny, inputs)
-    _, tensors = split_tensors(inputs)
-    for name, tensor in tensors.items():
-        np.save(folder / f"in.{name}.npy", tensor.numpy())
-    for i, array in enumerate(outputs.values()):
-        np.save(folder / f"out.{i}.npy", array)
-    made = {
-        "ok": True,
-        "inputs": list(tensors),
-        "outputs": list(outputs),
-        "calls": [dataclasses.asdict(call) for call in calls],
-    }
+    structure, tensors = split_tensors(inputs)
+    for i, sizes in enumerate(({}, *tiny.sizes)):
+        given = at_sizes(tiny, tensors, sizes) if sizes else tensors
+        with torch.no_grad():
+            arguments = join_tensors(structure, given)
+            outputs = named_outputs(getattr(module, tiny.method)(**arguments))
+        save_case(case_folder(folder, i), given, list(outputs.values()))
+    made = {"ok": True, "inputs": list(tensors), "outputs": list(outputs)}
+    made |= {"sizes": own_sizes(tiny, tensors)} if tiny.sizes else {}
+    options = {"method": tiny.method, "constants": tiny.constants}
+    options |= {"dynamic_axes": tiny.dynamic_axes} if tiny.sizes else {}
     try:
-        report = export_module(
-            module, inputs, folder / "model.onnx", method=tiny.method, constants=tiny.constants
-        )
+        report = export_module(module, inputs, folder / "model.onnx", **options)
     except ExportError as error:
         return made | {"ok": False, "error": str(error)[:600]}
     made |= {"exporter": report.exporter, "opset": report.opset, "notes": report.notes}
     return made | {"seconds": round(time.monotonic() - started, 1)}
+
+
+def case_folder(folder: Path, case: int) -> Path:
+    """Inputs and PyTorch's answer at the description's sizes, or at one of the others."""
+    return folder / f"sizes.{case}" if case else folder
+
+
+def save_case(folder: Path, inputs: dict[str, Any], outputs: list[Any]) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, tensor in inputs.items():
+        np.save(folder / f"in.{name}.npy", tensor.numpy())
+    for i, tensor in enumerate(outputs):
+        np.save(folder / f"out.{i}.npy", tensor.numpy())
+
+
+def recorded_calls(tiny: Tiny) -> list[AttentionCall]:
+    """The attentions of a forward, kept beside the export."""
+    path = export_folder(tiny) / f"calls-{file_hash(*CALL_SOURCES)}.json"
+    if not path.exists():
+        from attention_calls import calls_of
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([dataclasses.asdict(call) for call in calls_of(tiny)]))
+    return [AttentionCall.from_json(fields) for fields in json.loads(path.read_text())]
+
+
+def output_bytes(tiny: Tiny) -> int:
+    return sum(np.load(file).nbytes for file in export_folder(tiny).glob("out.*.npy"))
 
 
 def tutti(*arguments: Any) -> str:
@@ -131,20 +168,18 @@ def on_mesh(tiny: Tiny, folder: Path, exported: dict[str, Any], mesh: str) -> di
     """Compiles, runs and compares; a `no` has its reason in `error`."""
     place = folder / re.sub(r"\W+", "_", mesh)
     result: dict[str, Any] = {"compiled": False, "equal": False}
-    bound = [part for name in tiny.bind for part in ("--bind", f"{name}={folder}/in.{name}.npy")]
     try:
         started = time.monotonic()
-        options = ["--output", place, "--mesh", mesh, "--quiet", *bound]
+        options = ["--output", place, "--mesh", mesh, "--quiet", *premises(tiny, folder, exported)]
         tutti("compile", folder / "model.onnx", *options)
         result |= {"compiled": True, "compile_seconds": round(time.monotonic() - started, 2)}
         plan = place / "1/model.plan"
         report = json.loads(tutti("inspect", "plan", plan, "--json"))
-        result |= exchanges_of(report)
-        feeds = []
-        for tensor in report["inputs"]:
-            feeds += ["--input", f"{tensor['name']}={folder}/in.{tensor['name']}.npy"]
-        tutti("run", plan, "--output-dir", place / "out", "--threads", 2, *feeds)
-        result |= compare(folder, place / "out", exported["outputs"])
+        result |= of_plan(report, tutti("inspect", "plan", plan, "--text"))
+        cases = range(len(tiny.sizes) + 1)
+        result |= worst(
+            [run_case(plan, case_folder(folder, i), report, exported["outputs"]) for i in cases]
+        )
     except subprocess.TimeoutExpired as error:
         result["error"] = f"{error.cmd[1]}: longer than {COMMAND_SECONDS} s"
     except RuntimeError as error:
@@ -155,20 +190,49 @@ def on_mesh(tiny: Tiny, folder: Path, exported: dict[str, Any], mesh: str) -> di
     return result
 
 
-def exchanges_of(report: dict[str, Any]) -> dict[str, Any]:
-    """What the plan moves and computes, of its main graph and its prologue."""
-    main = [exchange for exchange in report["exchanges"] if not exchange["in_prologue"]]
-    kinds: dict[str, int] = {}
-    moved: dict[str, int] = {}
-    for exchange in main:
-        kinds[exchange["kind"]] = kinds.get(exchange["kind"], 0) + 1
-        moved[exchange["kind"]] = moved.get(exchange["kind"], 0) + int(exchange["bytes"])
+def run_case(plan: Path, case: Path, report: dict[str, Any], outputs: list[str]) -> dict[str, Any]:
+    """Runs a plan on saved inputs and compares."""
+    feeds = []
+    for tensor in report["inputs"]:
+        feeds += ["--input", f"{tensor['name']}={case}/in.{tensor['name']}.npy"]
+    out = plan.parent.parent / "out"
+    tutti("run", plan, "--output-dir", out, "--threads", 2, *feeds)
+    return compare(case, out, outputs)
+
+
+def worst(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first that is wrong, or the least exact."""
+    wrong = [result for result in results if not result.get("equal")]
+    return wrong[0] if wrong else max(results, key=lambda result: result["relative_error"])
+
+
+def premises(tiny: Tiny, folder: Path, exported: dict[str, Any]) -> list[str]:
+    """What a profile says of the inputs: the content of some, ranges of sizes, and which a denoising loop keeps."""
+    options = [part for name in tiny.bind for part in ("--bind", f"{name}={folder}/in.{name}.npy")]
+    given = [n for n in exported["inputs"] if n not in tiny.bind and n not in tiny.constants]
+    steady = [name for name in given if not changes_between_steps(tiny, name)]
+    for name, size in exported.get("sizes", {}).items():
+        tried = [size, *(sizes.get(name, size) for sizes in tiny.sizes)]
+        options += ["--profile", f"{name}={min(tried)}:{size}:{max(tried)}"]
+    return options + (["--invariant", *steady] if steady else [])
+
+
+def of_plan(report: dict[str, Any], text: str) -> dict[str, Any]:
+    """What the plan moves and computes in each call."""
+    exchanges = exchanges_of(report, text, exchange_kinds())
+    prologue = [exchange for exchange in exchanges if exchange.pop("in_prologue")]
+    main = [exchange for exchange in exchanges if exchange not in prologue]
     return {
-        "exchanges": kinds,
-        "bytes": moved,
-        "prologue_exchanges": len(report["exchanges"]) - len(main),
+        "exchanges": main,
+        "prologue_exchanges": len(prologue),
         "flops": max(rank["main"]["flops"] for rank in report["by_rank"]),
     }
+
+
+@functools.cache
+def exchange_kinds() -> frozenset[str]:
+    operators = json.loads(tutti("inspect", "operators", "--json"))["core"]
+    return frozenset(operator["type"] for operator in operators if operator["exchange"])
 
 
 def compare(folder: Path, out: Path, names: list[str]) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import re
+from collections import Counter
+from collections.abc import Callable
 
-from build_model import AttentionCall
-from exchange_minimum import is_self_attention, least_bytes
+from exchange_check import check_exchanges
 from models.registry import Tiny
 from one_model import AXES
 
@@ -20,29 +20,22 @@ def is_good(row: dict) -> bool:
 
 
 def third(models: list[Tiny]) -> list[Tiny]:
-    """Every third of each kind, in the order of description, which keeps families apart."""
+    """Every third of each kind, in the order of description, which keeps families apart; and those of many sizes."""
     chosen = []
     for kind in ("transformer", "vae", "text"):
-        chosen += [m for m in models if m.kind == kind][::3]
+        of_kind = enumerate(m for m in models if m.kind == kind)
+        chosen += [model for i, model in of_kind if i % 3 == 0 or model.sizes]
     return chosen
 
 
-def add_minimum(tiny: Tiny, row: dict, folder: Path) -> None:
-    """Adds the number of self-attentions, and each mesh's bytes against the least."""
-    report = folder / "export.json"
-    if not report.exists() or tiny.kind != "transformer":
+def add_minimum(tiny: Tiny, row: dict, calls: Callable[[], list], outputs: int) -> None:
+    """Holds each mesh's exchanges against the least. `outputs`: bytes of the model's outputs."""
+    if tiny.kind == "vae" or not row["export"]["ok"]:
         return
-    calls = [AttentionCall(**call) for call in json.loads(report.read_text())["calls"]]
-    layers = [call for call in calls if is_self_attention(call)]
-    row["self_attentions"] = len(layers)
     for ranks in RANKS[1:]:
-        mesh = row["meshes"].get(f"cp={ranks}")
-        if mesh is None or not mesh["compiled"] or not layers:
-            continue
-        least = sum(least_bytes(call, ranks, tiny.tokens) for call in layers)
-        mesh["least_bytes"] = least
-        mesh["exchanges_a_layer"] = round(mesh["exchanges"].get("AllToAll", 0) / len(layers), 2)
-        mesh["bytes_to_least"] = round(mesh["bytes"].get("AllToAll", 0) / least, 3)
+        mesh = row["meshes"].get(f"{AXES[tiny.kind]}={ranks}")
+        if mesh is not None and mesh["compiled"]:
+            mesh["check"] = check_exchanges(calls(), tiny.tokens, ranks, mesh, outputs)
 
 
 def _on_ranks(row: dict, ranks: int) -> dict:
@@ -58,14 +51,21 @@ def _mark(row: dict, ranks: int) -> str:
     return "=" if mesh["equal"] else "≠"
 
 
-def _number(row: dict, key: str, ranks: int) -> str:
-    value = _on_ranks(row, ranks).get(key)
-    return "" if value is None else f"{value:g}"
+def _numbers(row: dict, key: str) -> str:
+    found = [_on_ranks(row, ranks).get("check", {}).get(key) for ranks in RANKS[1:]]
+    return " / ".join(f"{value:g}" for value in found if value is not None)
 
 
 def _others(row: dict, ranks: int) -> str:
-    kinds = _on_ranks(row, ranks).get("exchanges", {})
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != "AllToAll")
+    """Exchanges that no attention asks for."""
+    exchanges = _on_ranks(row, ranks).get("exchanges", [])
+    kinds = Counter(e["kind"] for e in exchanges if e["for"] != "attention")
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+
+
+def _kinds(row: dict, ranks: int) -> str:
+    kinds = Counter(e["kind"] for e in _on_ranks(row, ranks).get("exchanges", []))
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
 def _share(row: dict) -> str:
@@ -79,7 +79,25 @@ def _reason(row: dict) -> str:
     for mesh, result in row["meshes"].items():
         if "error" in result:
             return f"{mesh}: {result['error']}"
-    return ""
+    return _why_not_least(row)
+
+
+def _why_not_least(row: dict) -> str:
+    """The reasons of all rank counts, each with those that it holds at."""
+    ranks_of: dict[str, list[str]] = {}
+    for ranks in RANKS[1:]:
+        for reason in _on_ranks(row, ranks).get("check", {}).get("reasons", []):
+            ranks_of.setdefault(re.sub(r" \(\d+ bytes\)", "", reason), []).append(str(ranks))
+    return "; ".join(
+        reason if len(ranks) == len(RANKS) - 1 else f"{'/'.join(ranks)} ranks: {reason}"
+        for reason, ranks in ranks_of.items()
+    )
+
+
+def is_least(row: dict) -> bool:
+    """Whether the exchanges are the least at every number of ranks."""
+    checks = [_on_ranks(row, ranks).get("check") for ranks in RANKS[1:]]
+    return all(check is not None and check["exact"] for check in checks)
 
 
 HEAD = """# The model zoo
@@ -88,24 +106,28 @@ Tiny configurations with random, seeded weights of every transformer class in th
 text encoders: exported by `tutti.export`, compiled for 1, 2, 3 and 4 ranks, run on CPU ranks and compared with PyTorch.
 `make zoo` writes this file and `zoo.json`.
 
-`=`: max |a-b| / max |b| <= 1e-4 in fp32. Exchanges a layer: all-to-alls for each self-attention over shared tokens. Bytes: theirs, over the
-arithmetic minimum (`tests/zoo/exchange_minimum.py`). Others: the exchanges of another kind in a whole forward; one AllGather brings the output
-together. Work: FLOPs of the busiest of 4 ranks, of those on one.
+`=`: max |a-b| / max |b| <= 1e-4 in fp32. Transformers are compiled for a denoising loop: what stays the same between steps (all inputs but
+latents and time) is named (`--invariant`). Attentions: those whose queries and keys change between steps. Exchanges each, and bytes over the arithmetic
+minimum: of what plans move for them (`tests/zoo/exchange_minimum.py` has formula and sources). Others: all other exchanges
+of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
+The reason says why a row has a 'no', or why its exchanges are not the least: two exchanges an attention (one, where gathering keys is
+cheaper), the least bytes, and nothing else but the output. It is worked out from the plan.
 
 """
 
 
 def summary(rows: list[dict]) -> str:
     lines = [
-        "| kind | models | exported | of these compiled and equal at 1, 2, 3, 4 ranks |",
-        "| --- | --- | --- | --- |",
+        "| kind | models | exported | of these compiled and equal at 1, 2, 3, 4 ranks | exchanges the least |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for kind in ("transformer", "vae", "text"):
         chosen = [row for row in rows if row["kind"] == kind]
         exported = [row for row in chosen if row["export"]["ok"]]
         good = sum(is_good(row) for row in exported)
         percent = f" ({100 * good / len(exported):.0f} %)" if exported else ""
-        lines.append(f"| {kind} | {len(chosen)} | {len(exported)} | {good}{percent} |")
+        least = "" if kind == "vae" else str(sum(is_least(row) for row in exported))
+        lines.append(f"| {kind} | {len(chosen)} | {len(exported)} | {good}{percent} | {least} |")
     return "\n".join(lines) + "\n"
 
 
@@ -117,19 +139,37 @@ def table(rows: list[dict]) -> str:
         ("text", "Text encoders"),
     ):
         text += f"\n## {title}\n" + _rows([row for row in rows if row["kind"] == kind])
-    return text
+    return text + _many_sizes([row for row in rows if row.get("sizes")])
+
+
+def _many_sizes(rows: list[dict]) -> str:
+    lines = [
+        "\n## Many sizes, one plan",
+        "Compiled once a rank count; equal at all of these sizes.",
+        "",
+    ]
+    lines += ["| model | sizes |", "| --- | --- |"]
+    for row in rows:
+        sizes = [" ".join(f"{k}={v}" for k, v in one.items()) for one in row["sizes"]]
+        lines.append(f"| {row['name']} | {'; '.join(sizes)} |")
+    return "\n".join(lines) + "\n" if rows else ""
+
+
+ATTENTION_COLUMNS = ("attentions", "exchanges each (2/3/4)", "bytes/min (2/3/4)")
 
 
 def _rows(rows: list[dict]) -> str:
-    columns = "model exported 1 2 3 4 self-attentions exchanges_a_layer_(2/3/4) bytes/min_(2/3/4) others_(4) work reason_of_a_'no'"
-    head = [name.replace("_", " ") for name in columns.split()]
+    spatial = all(row["kind"] == "vae" for row in rows)
+    head = ["model", "exported", "1", "2", "3", "4", *(() if spatial else ATTENTION_COLUMNS)]
+    head += ["exchanges (4)" if spatial else "others (4)", "work", "reason"]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row in rows:
         cells = [row["name"], "yes" if row["export"]["ok"] else "no"]
         cells += [_mark(row, ranks) for ranks in RANKS]
-        cells += [str(row.get("self_attentions", ""))]
-        for key in ("exchanges_a_layer", "bytes_to_least"):
-            cells += [" / ".join(n for n in (_number(row, key, r) for r in RANKS[1:]) if n)]
-        cells += [_others(row, 4), _share(row), _reason(row).replace("|", "\\|").replace("\n", " ")]
+        if not spatial:
+            cells.append(f"{_on_ranks(row, 4).get('check', {}).get('attentions', '')}")
+            cells += [_numbers(row, key) for key in ("exchanges_each", "bytes_to_least")]
+        others = _kinds(row, 4) if spatial else _others(row, 4)
+        cells += [others, _share(row), _reason(row).replace("|", "\\|").replace("\n", " ")]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -17,6 +17,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -24,7 +25,17 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from one_model import BINARY, CACHE, ROOT, export_folder, file_hash, measure
+from one_model import (
+    BINARY,
+    CACHE,
+    RESULT_SOURCES,
+    ROOT,
+    export_folder,
+    file_hash,
+    measure,
+    output_bytes,
+    recorded_calls,
+)
 from report import add_minimum, is_good, table, third
 
 DOCUMENT = ROOT / "docs/zoo.json"
@@ -34,10 +45,7 @@ AT_ONCE = 2
 
 
 def result_file(tiny) -> Path:
-    return (
-        export_folder(tiny)
-        / f"result-{file_hash(BINARY, Path(__file__).with_name('one_model.py'))}.json"
-    )
+    return export_folder(tiny) / f"result-{file_hash(BINARY, *RESULT_SOURCES)}.json"
 
 
 def work(tiny, path: Path) -> None:
@@ -115,7 +123,7 @@ class Runner:
         self.done(tiny, row, seconds)
 
     def done(self, tiny, row: dict, seconds: float) -> None:
-        add_minimum(tiny, row, export_folder(tiny))
+        add_minimum(tiny, row, lambda: recorded_calls(tiny), output_bytes(tiny))
         self.rows[tiny.name] = row
         state = "ok" if is_good(row) else "not exported" if not row["export"]["ok"] else "FAILED"
         print(f"[{len(self.rows)}/{self.total}] {tiny.name}: {state} ({seconds:.0f} s)", flush=True)
@@ -140,18 +148,34 @@ def main() -> int:
 
     from models import MODELS
 
+    started = time.monotonic()
     unknown = set(arguments.names) - set(MODELS)
     if unknown:
         parser.error(f"no model {', '.join(sorted(unknown))}")
     chosen = [m for m in MODELS.values() if not arguments.names or m.name in arguments.names]
     if arguments.subset == "ci":
         chosen = third(chosen)
+    if any(not (export_folder(tiny) / "export.json").exists() for tiny in chosen):
+        warm_up()
     rows = sorted(Runner(chosen, arguments.again).run(), key=lambda row: row["name"])
     if not arguments.names and not arguments.subset:
         DOCUMENT.write_text(json.dumps(rows, indent=1) + "\n")
         DOCUMENT.with_suffix(".md").write_text(table(rows))
         print(f"wrote {DOCUMENT.relative_to(ROOT)} and zoo.md")
+    print(f"{len(rows)} models in {(time.monotonic() - started) / 60:.1f} min")
     return verdict(rows)
+
+
+def warm_up() -> None:
+    """Exports a small module before the forks: what PyTorch loads and keeps for a first export is then there for all."""
+    import torch
+    from tutti.export import export_module
+
+    torch.set_num_threads(1)
+    module = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    inputs = {name: torch.ones(1, 4, 8) for name in ("query", "key", "value")}
+    with tempfile.TemporaryDirectory() as folder:
+        export_module(module, inputs, Path(folder) / "small.onnx")
 
 
 def verdict(rows: list[dict]) -> int:

@@ -1,48 +1,85 @@
-"""The minimum against a count of elements one by one."""
+"""The minimum against counts of elements one by one, over all even ways to share out."""
 
 import itertools
 
 import pytest
-from build_model import AttentionCall
-from exchange_minimum import is_self_attention, least_bytes, run_lengths
+from attention_calls import AttentionCall
+from exchange_minimum import Premises, is_exchanged, least_exchange, run_lengths
 
 
-def owners(count, ranks):
-    return list(itertools.chain(*([rank] * n for rank, n in enumerate(run_lengths(count, ranks)))))
+def call(queries, keys=None, *, heads=4, groups=None, width=8, batch=1, read=None, moving=None):
+    keys, groups = keys or queries, groups or heads
+    shapes = [(batch, heads, queries, width)] + [(batch, groups, keys, width)] * 2
+    everything, all_keys = ((0, queries),), ((0, keys),)
+    return AttentionCall(
+        *shapes, everything, all_keys if moving is None else moving, read or everything
+    )
+
+
+def dealings(count, ranks):
+    """Owners of each of `count` in runs as even as can be, whichever ranks have the longer ones."""
+    for lengths in set(itertools.permutations(run_lengths(count, ranks))):
+        yield list(itertools.chain(*([rank] * n for rank, n in enumerate(lengths))))
 
 
 def counted(tokens, heads, width, ranks):
-    """fp32 bytes of q, k, v and the output that a rank needs and does not hold."""
-    by_token, by_head = owners(tokens, ranks), owners(heads, ranks)
-    lacking = sum(by_token[t] != by_head[h] for t in range(tokens) for h in range(heads))
-    return 4 * 4 * lacking * width  # of four tensors
+    """fp32 bytes of q, k, v and the output that a rank needs and does not hold, in the best of all dealings."""
+    best = min(
+        sum(by_token[t] != by_head[h] for t in range(tokens) for h in range(heads))
+        for by_token in dealings(tokens, ranks)
+        for by_head in dealings(heads, ranks)
+    )
+    return 4 * 4 * best * width  # of four tensors
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-@pytest.mark.parametrize("tokens", [40, 41, 175])
+@pytest.mark.parametrize("tokens", [7, 10, 41])
 def test_equal_heads(tokens, ranks):
-    shape = (1, 4, tokens, 8)
-    call = AttentionCall(shape, shape, shape)
-    assert least_bytes(call, ranks) == counted(tokens, 4, 8, ranks)
+    assert least_exchange(call(tokens), ranks).bytes == counted(tokens, 4, 8, ranks)
 
 
-def test_joined_sequences_are_split_each():
-    shape = (1, 4, 88, 8)
-    call = AttentionCall(shape, shape, shape)
-    assert least_bytes(call, 3, (77, 11)) == counted(77, 4, 8, 3) + counted(11, 4, 8, 3)
+def test_heads_take_two_exchanges_and_keys_one():
+    assert least_exchange(call(40), 4).exchanges == 2
+    # 2 of 8 heads of keys: 3 ranks' keys and values are less than queries and results.
+    assert least_exchange(call(40, heads=8, groups=1), 4).exchanges == 1
+    assert least_exchange(call(40, heads=8, groups=1), 4).bytes == 4 * 3 * 40 * 1 * (8 + 8)
 
 
 def test_grouped_heads_send_each_key_once():
-    call = AttentionCall((1, 4, 40, 8), (1, 2, 40, 8), (1, 2, 40, 8))
+    by_heads = least_exchange(call(40, groups=2), 2, premises=Premises(way="heads"))
     # Each of two ranks lacks 20 tokens of 2 query heads and 1 key and value head, and 20 x 2 heads of the output.
-    assert least_bytes(call, 2) == 4 * 2 * 20 * 8 * (2 + 1 + 1 + 2)
+    assert by_heads.bytes == 4 * 2 * 20 * 8 * (2 + 1 + 1 + 2)
 
 
-def test_what_counts_as_self_attention():
-    def call(queries, keys):
-        return AttentionCall((1, 4, queries, 8), (1, 4, keys, 8), (1, 4, keys, 8))
+def test_more_ranks_than_heads_gather_keys():
+    assert least_exchange(call(40, heads=2), 4).bytes == 4 * 3 * 40 * 2 * (8 + 8)
 
-    assert is_self_attention(call(175, 175))
-    assert is_self_attention(call(175, 186))  # text beside
-    assert not is_self_attention(call(175, 11))
-    assert not is_self_attention(call(11, 11))
+
+def test_joined_sequences_may_be_cut_apart_or_as_one():
+    apart = least_exchange(call(88), 3, (77, 11), Premises(cut="apart", way="heads"))
+    joined = least_exchange(call(88), 3, (77, 11), Premises(cut="joined", way="heads"))
+    assert apart.bytes == counted(77, 4, 8, 3) + counted(11, 4, 8, 3)
+    assert joined.bytes == counted(88, 4, 8, 3)
+    assert least_exchange(call(88), 3, (77, 11)).bytes == min(apart.bytes, joined.bytes)
+
+
+def test_keys_that_do_not_change_cost_nothing():
+    assert least_exchange(call(40, 11, moving=()), 4).bytes == 0
+    beside = least_exchange(call(40, 48, moving=((8, 48),)), 4)
+    assert beside == least_exchange(call(40), 4)
+
+
+def test_what_nobody_reads_is_neither_asked_nor_answered():
+    part = least_exchange(call(40, read=((0, 20),)), 2, premises=Premises(way="heads"))
+    # Keys and values of 40 tokens, queries and results of 20; each of two ranks lacks half of the tokens or heads.
+    assert part.bytes == 4 * 2 * (20 * 2 * (8 + 8) + 10 * 2 * (8 + 8))
+
+
+def test_values_that_travelled_before_stay():
+    again = AttentionCall(**{**vars(call(40)), "old_value": True})
+    assert least_exchange(again, 4).bytes == least_exchange(call(40), 4).bytes * 3 // 4
+
+
+def test_many_short_sequences_are_shared_out_whole():
+    assert not is_exchanged(call(5, batch=49))
+    assert is_exchanged(call(49, batch=5))

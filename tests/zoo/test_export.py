@@ -136,3 +136,88 @@ def test_the_command_exports_and_checks(tmp_path):
     done = command(tmp_path / "pipeline", *options)
     assert done.returncode == 1
     assert "has no config.json; --subfolder may be transformer" in done.stderr
+
+
+def test_a_mask_that_decides_sizes_can_be_a_constant(tmp_path):
+    class Packed(torch.nn.Module):
+        def forward(self, x, mask):
+            repeats = torch.where(mask, 2, 1)
+            wide = x.repeat_interleave(repeats, dim=1)
+            taken = torch.repeat_interleave(mask, repeats)
+            wide[:, taken] = wide[:, taken] * 2
+            if len(taken.nonzero(as_tuple=True)[0]) != 4:
+                raise ValueError("expected 2 places, twice each")
+            return wide
+
+    inputs = {"x": torch.randn(1, 3, 2), "mask": torch.tensor([True, False, True])}
+    path = tmp_path / "m.onnx"
+    export_module(Packed(), inputs, path, constants=["mask"])
+    assert names(path)[0] == ["x"]
+    errors = check_export(Packed(), inputs | {"x": torch.randn(1, 3, 2)}, path)
+    assert errors["output"] < 1e-6
+
+
+class Flexible(torch.nn.Module):
+    """Attention within pieces: 6 positions, then 4."""
+
+    def __init__(self, score_mod=None):
+        super().__init__()
+        self.score_mod = score_mod
+
+    def forward(self, x):
+        piece = (torch.arange(10) >= 6).long()
+
+        def same_piece(batch, head, query, key):
+            return (piece[query] == piece[key]) & (head + query >= key)
+
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        mask = create_block_mask(same_piece, None, 2, 10, 10, device="cpu")
+        return flex_attention(x, x * 2, x + 1, score_mod=self.score_mod, block_mask=mask)
+
+
+def test_flex_attention_becomes_attention_with_a_mask(tmp_path):
+    path = tmp_path / "m.onnx"
+    inputs = {"x": torch.randn(1, 2, 10, 16)}
+    report = export_module(Flexible(), inputs, path)
+    assert report.notes == ["rewritten: flex attention became attention with a mask"]
+    types = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+    assert "Attention" in types
+    assert check_export(Flexible(), inputs, path)["output"] < 1e-5
+
+
+def test_flex_attention_with_another_score_is_refused(tmp_path):
+    module = Flexible(lambda score, batch, head, query, key: score + query - key)
+    with pytest.raises(ExportError, match="flex attention with a function of scores"):
+        export_module(module, {"x": torch.randn(1, 2, 10, 16)}, tmp_path / "m.onnx")
+
+
+def test_splits_of_symbolic_sizes_are_slices(tmp_path):
+    class Joined(torch.nn.Module):
+        def forward(self, x, y):
+            a, b = torch.cat([x, y], dim=1).split_with_sizes([x.shape[1], y.shape[1]], dim=1)
+            return b.sum(1) + 2 * a.sum(1)
+
+    inputs = {"x": torch.randn(1, 3, 4), "y": torch.randn(1, 5, 4)}
+    path = tmp_path / "m.onnx"
+    axes = {"x": {1: "text"}, "y": {1: "tokens"}}
+    export_module(Joined(), inputs, path, dynamic_axes=axes)
+    types = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+    assert "SplitToSequence" not in types
+    others = {"x": torch.randn(1, 6, 4), "y": torch.randn(1, 2, 4)}
+    assert check_export(Joined(), others, path)["output"] < 1e-6
+
+
+def test_a_range_that_the_module_asks_for_is_found(tmp_path):
+    class Table(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = torch.nn.Parameter(torch.randn(32, 4))
+
+        def forward(self, x):
+            return x + self.rows[: x.shape[1]]
+
+    path = tmp_path / "m.onnx"
+    export_module(Table(), {"x": torch.zeros(1, 5, 4)}, path, dynamic_axes={"x": {1: "frames"}})
+    shape = onnx.load(path, load_external_data=False).graph.input[0].type.tensor_type.shape
+    assert [d.dim_param or d.dim_value for d in shape.dim] == [1, "frames", 4]

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx.experimental import proxy_tensor
 from tutti.export.arguments import split_tensors
+from tutti.export.known_elements import known_elements
 from tutti.export.rewrite import RewrittenProgram, drop_idle_squeezes, needs_rewrite
 from tutti.export.wrapper import TensorFunction
 
 OPSET = 23  # the first with Attention and RMSNormalization
-KNOWN_ELEMENTS = 1 << 14
 AxisNames = Mapping[str, Mapping[int, str]]
 
 # What the exporters say of torchvision, which no model needs, on every call.
@@ -160,16 +159,14 @@ def _with_torch_export(function: TensorFunction, report: ExportReport) -> None:
 
 def real_program(function: TensorFunction, report: ExportReport) -> torch.export.ExportedProgram:
     """The function as a program of ATen operators that ONNX has counterparts of."""
-    symbols: dict[str, Any] = {}
-    shapes = []
-    for name in function.inputs:
-        axes = report.dynamic_axes.get(name, {})
-        shapes.append(
-            {axis: symbols.setdefault(n, torch.export.Dim(n)) for axis, n in axes.items()}
-        )
+    # Their ranges are found in the trace; a size that the module fixes is an error there.
+    dynamic = torch.export.Dim.DYNAMIC
+    shapes = tuple(
+        {axis: dynamic for axis in report.dynamic_axes.get(name, {})} for name in function.inputs
+    )
     example = tuple(function.inputs.values())
-    sizes = {"tensors": tuple(shapes)} if symbols else None
-    with propagated_constants():
+    sizes = {"tensors": shapes} if any(shapes) else None
+    with known_elements():
         program = torch.export.export(function, example, dynamic_shapes=sizes, strict=False)
     if needs_rewrite(program):
         rewritten = RewrittenProgram(program)
@@ -177,17 +174,6 @@ def real_program(function: TensorFunction, report: ExportReport) -> torch.export
         report.notes.append(f"rewritten: {', '.join(sorted(rewritten.kinds))}")
     drop_idle_squeezes(program)
     return program
-
-
-@contextlib.contextmanager
-def propagated_constants() -> Iterator[None]:
-    """Lets tracing know the elements of small tensors that depend on constants only, not of scalars alone."""
-    limit = proxy_tensor.CONSTANT_NUMEL_LIMIT
-    proxy_tensor.CONSTANT_NUMEL_LIMIT = KNOWN_ELEMENTS
-    try:
-        yield
-    finally:
-        proxy_tensor.CONSTANT_NUMEL_LIMIT = limit
 
 
 def name_axes(model: Any, report: ExportReport) -> None:

@@ -1,6 +1,7 @@
 """Rewrites what ONNX has no operator for, by running an exported program once more and tracing it.
 
-Complex tensors become pairs of reals (`complex_pairs.py`). Factorisations of weights are computed now.
+Complex tensors become pairs of reals (`complex_pairs.py`), flex attention becomes attention with a mask (`flex_attention.py`).
+Factorisations of weights are computed now.
 """
 
 from __future__ import annotations
@@ -9,14 +10,11 @@ from typing import Any
 
 import torch
 from tutti.export.complex_pairs import MAKERS, REAL_OF, RULES, Pair, paired
+from tutti.export.flex_attention import dense_attention, drop_blocks, operator_name
 
 # Operators without a counterpart in ONNX that models apply to weights.
 OF_WEIGHTS = ("linalg_qr", "linalg_svd", "linalg_eigh", "linalg_inv", "linalg_cholesky")
-
-
-def operator_name(target: Any) -> str:
-    """`mul` of aten.mul.Tensor."""
-    return getattr(target, "overloadpacket", target).__name__
+REWRITTEN = (*OF_WEIGHTS, "flex_attention")
 
 
 def is_complex(value: Any) -> bool:
@@ -26,9 +24,26 @@ def is_complex(value: Any) -> bool:
 def needs_rewrite(program: torch.export.ExportedProgram) -> bool:
     return any(
         is_complex(node.meta.get("val"))
-        or (node.op == "call_function" and operator_name(node.target) in OF_WEIGHTS)
+        or (node.op == "call_function" and operator_name(node.target) in REWRITTEN)
+        or is_symbolic_split(node)
         for node in program.graph.nodes
     )
+
+
+def is_symbolic_split(node: torch.fx.Node) -> bool:
+    """A split whose sizes are no numbers: as ONNX it would be a sequence of tensors."""
+    if node.op != "call_function" or operator_name(node.target) != "split_with_sizes":
+        return False
+    return any(isinstance(size, torch.fx.Node) for size in node.args[1])
+
+
+def split_by_slices(x: torch.Tensor, sizes: list[Any], dim: int = 0) -> list[torch.Tensor]:
+    """torch.split_with_sizes."""
+    start, parts = 0, []
+    for size in sizes:
+        parts.append(x.narrow(dim, start, size))
+        start = start + size
+    return parts
 
 
 def drop_idle_squeezes(program: torch.export.ExportedProgram) -> None:
@@ -55,6 +70,8 @@ class RewrittenProgram(torch.nn.Module):
         self.program = program.module()
         self.kinds: set[str] = set()
         self._compute_factorisations()
+        drop_blocks(self.program.graph)
+        self.program.recompile()
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         return PairInterpreter(self.program, self.kinds).run(*tensors)
@@ -74,7 +91,6 @@ class RewrittenProgram(torch.nn.Module):
                 graph.erase_node(user)
             graph.erase_node(node)
             self.kinds.add("factorisations of weights became constants")
-        self.program.recompile()
 
     def _value(self, node: torch.fx.Node) -> Any:
         """What a node that depends on weights alone is worth."""
@@ -104,7 +120,15 @@ class PairInterpreter(torch.fx.Interpreter):
         if name == "wrap_with_autocast":
             # Its mode, then the graph under it and that graph's arguments.
             return PairInterpreter(args[4], self._kinds).run(*args[5:])
+        if name == "flex_attention":
+            self._kinds.add("flex attention became attention with a mask")
+            return dense_attention(*args, **kwargs)
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        if name == "split_with_sizes" and any(isinstance(x, torch.SymInt) for x in leaves):
+            self._kinds.add("splits of symbolic sizes became slices")
+            x, *rest = args
+            parts = split_by_slices(x.parts if isinstance(x, Pair) else x, *rest)
+            return [Pair(part) for part in parts] if isinstance(x, Pair) else parts
         if name in MAKERS:
             self._kinds.add("complex numbers became pairs of reals")
             return MAKERS[name](*args, **kwargs)

@@ -37,6 +37,10 @@ struct tutti_recording {
   std::unique_ptr<tutti::Recording> recording;
 };
 
+struct tutti_host_memory {
+  std::shared_ptr<std::byte> memory;
+};
+
 namespace tutti::abi {
 namespace {
 
@@ -118,6 +122,9 @@ tutti_rank* create_rank(tutti_backend* backend, const tutti_rank_options* given,
       const tutti_communicator& host = given->communicators[i];
       options.communicators.push_back(
           host.num_ranks == 1 ? nullptr : std::make_shared<HostCommunicator>(host));
+    }
+    if (given->group->num_ranks > 1) {
+      options.group = std::make_shared<HostCommunicator>(*given->group);
     }
     TUTTI_ASSIGN_OR_RETURN(made->device, backend->backend->create_rank(options));
     return {};
@@ -244,6 +251,41 @@ int seconds_between(tutti_rank* rank, std::uint64_t from, std::uint64_t to, doub
   });
 }
 
+int read_input(tutti_rank* rank, const tutti_rows* given, tutti_error* error) {
+  const RowCopy rows{given->target,        given->target_stride, given->source,
+                     given->source_stride, given->row_bytes,     given->rows};
+  return guarded(error, [&] { return rank->device->read_input(rows); });
+}
+int write_output(tutti_rank* rank, void* target, const void* source, std::uint64_t bytes,
+                 tutti_error* error) {
+  return guarded(error, [&] { return rank->device->write_output(target, source, bytes); });
+}
+
+std::int32_t records_exchanges(tutti_rank* rank) {
+  return rank->device->records_exchanges() ? 1 : 0;
+}
+void drop_recording(tutti_rank* rank) { rank->device->drop_recording(); }
+
+int check_device_memory(tutti_backend* backend, std::int32_t device, const void* data,
+                        std::uint64_t bytes, tutti_error* error) {
+  return guarded(error, [&] { return backend->backend->check_device_memory(device, data, bytes); });
+}
+int read_device_memory(tutti_backend* backend, void* host, std::int32_t device, const void* source,
+                       std::uint64_t bytes, tutti_error* error) {
+  return guarded(error,
+                 [&] { return backend->backend->read_device_memory(host, device, source, bytes); });
+}
+int allocate_host(tutti_backend* backend, std::uint64_t bytes, tutti_host_memory** memory,
+                  tutti_error* error) {
+  return guarded(error, [&]() -> Status {
+    TUTTI_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> made, backend->backend->allocate_host(bytes));
+    *memory = made == nullptr ? nullptr : new tutti_host_memory{std::move(made)};
+    return {};
+  });
+}
+void* host_data(tutti_host_memory* memory) { return memory->memory.get(); }
+void free_host(tutti_host_memory* memory) { delete memory; }
+
 }  // namespace
 
 const tutti_backend_api* export_backend(const char* name, BackendFactory factory) {
@@ -281,6 +323,15 @@ const tutti_backend_api* export_backend(const char* name, BackendFactory factory
     table.has_clock = has_clock;
     table.mark = mark;
     table.seconds_between = seconds_between;
+    table.read_input = read_input;
+    table.write_output = write_output;
+    table.records_exchanges = records_exchanges;
+    table.drop_recording = drop_recording;
+    table.check_device_memory = check_device_memory;
+    table.read_device_memory = read_device_memory;
+    table.allocate_host = allocate_host;
+    table.host_data = host_data;
+    table.free_host = free_host;
     return table;
   }();
   return &api;

@@ -96,13 +96,14 @@ tutti_communicator describe(Communicator* communicator) {
 
 class PluginRank final : public RankDevice {
  public:
-  PluginRank(const tutti_backend_api& api, tutti_rank* rank,
-             std::vector<std::shared_ptr<Communicator>> communicators)
+  PluginRank(const tutti_backend_api& api, tutti_rank* rank, const RankDeviceOptions& options)
       : api_(api),
         rank_(rank),
-        communicators_(std::move(communicators)),
+        communicators_(options.communicators),
+        group_(options.group),
         is_host_memory_(api.is_host_memory(rank) != 0),
         can_record_(api.can_record(rank) != 0),
+        records_exchanges_(api.records_exchanges(rank) != 0),
         has_clock_(api.has_clock(rank) != 0) {}
   ~PluginRank() override { api_.destroy_rank(rank_); }
   PluginRank(const PluginRank&) = delete;
@@ -174,11 +175,27 @@ class PluginRank final : public RankDevice {
     return called(
         [&](tutti_error* error) { return api_.copy(rank_, target, source, bytes, error); });
   }
+  Status read_input(const RowCopy& copy) override {
+    tutti_rows rows{};
+    rows.size = sizeof rows;
+    rows.target = copy.target;
+    rows.target_stride = copy.target_stride;
+    rows.source = copy.source;
+    rows.source_stride = copy.source_stride;
+    rows.row_bytes = copy.row_bytes;
+    rows.rows = copy.rows;
+    return called([&](tutti_error* error) { return api_.read_input(rank_, &rows, error); });
+  }
+  Status write_output(void* target, const void* source, std::size_t bytes) override {
+    return called(
+        [&](tutti_error* error) { return api_.write_output(rank_, target, source, bytes, error); });
+  }
   Status finish() override {
     return called([&](tutti_error* error) { return api_.finish(rank_, error); });
   }
 
   bool can_record() const override { return can_record_; }
+  bool records_exchanges() const override { return records_exchanges_; }
   Status begin_recording() override {
     return called([&](tutti_error* error) { return api_.begin_recording(rank_, error); });
   }
@@ -190,6 +207,8 @@ class PluginRank final : public RankDevice {
     }));
     return std::unique_ptr<Recording>(std::make_unique<PluginRecording>(api_, recording));
   }
+
+  void drop_recording() override { api_.drop_recording(rank_); }
 
   bool has_clock() const override { return has_clock_; }
   Status mark(std::size_t i) override {
@@ -206,9 +225,12 @@ class PluginRank final : public RankDevice {
  private:
   const tutti_backend_api& api_;
   tutti_rank* rank_;
-  const std::vector<std::shared_ptr<Communicator>> communicators_;  // the plug-in calls them
+  // The plug-in calls them.
+  const std::vector<std::shared_ptr<Communicator>> communicators_;
+  const std::shared_ptr<Communicator> group_;
   const bool is_host_memory_;
   const bool can_record_;
+  const bool records_exchanges_;
   const bool has_clock_;
 };
 
@@ -240,13 +262,34 @@ class PluginBackend final : public Backend {
     given.num_axes = names.size();
     given.axis_names = names.data();
     given.communicators = communicators.data();
+    const tutti_communicator group = abi::describe(options.group.get());
+    given.group = &group;
     tutti_rank* rank = nullptr;
     TUTTI_RETURN_IF_ERROR(called([&](tutti_error* error) {
       rank = api_.create_rank(backend_, &given, error);
       return rank == nullptr ? 1 : 0;
     }));
-    return std::unique_ptr<RankDevice>(
-        std::make_unique<PluginRank>(api_, rank, options.communicators));
+    return std::unique_ptr<RankDevice>(std::make_unique<PluginRank>(api_, rank, options));
+  }
+
+  Status check_device_memory(int device, const void* data, std::size_t bytes) override {
+    return called([&](tutti_error* error) {
+      return api_.check_device_memory(backend_, device, data, bytes, error);
+    });
+  }
+  Status read_device_memory(void* host, int device, const void* source,
+                            std::size_t bytes) override {
+    return called([&](tutti_error* error) {
+      return api_.read_device_memory(backend_, host, device, source, bytes, error);
+    });
+  }
+  Result<std::shared_ptr<std::byte>> allocate_host(std::size_t bytes) override {
+    tutti_host_memory* memory = nullptr;
+    TUTTI_RETURN_IF_ERROR(called(
+        [&](tutti_error* error) { return api_.allocate_host(backend_, bytes, &memory, error); }));
+    if (memory == nullptr) return std::shared_ptr<std::byte>();
+    const std::shared_ptr<tutti_host_memory> owner(memory, api_.free_host);
+    return std::shared_ptr<std::byte>(owner, static_cast<std::byte*>(api_.host_data(memory)));
   }
 
  private:

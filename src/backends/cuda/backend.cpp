@@ -1,10 +1,29 @@
 #include "backends/cuda/backend.h"
 
+#include <cstdlib>
+
 namespace tutti::cuda {
+namespace {
+
+Result<ExchangeWay> exchange_way() {
+  const char* given = std::getenv("TUTTI_CUDA_EXCHANGE");
+  const std::string_view name = given == nullptr ? "" : given;
+  if (name.empty() || name == "push") return ExchangeWay::kPush;
+  if (name == "pull") return ExchangeWay::kPull;
+  if (name == "nccl") return ExchangeWay::kNccl;
+  return invalid_argument("TUTTI_CUDA_EXCHANGE is '", name, "', expected push, pull or nccl");
+}
+
+}  // namespace
+
+CudaBackend::Reader::~Reader() {
+  if (stream != nullptr) (void)cudaStreamDestroy(stream);
+}
 
 Result<std::unique_ptr<Backend>> CudaBackend::create() {
   std::unique_ptr<CudaBackend> backend(new CudaBackend);
   TUTTI_RETURN_IF_ERROR(backend->find_devices());
+  TUTTI_ASSIGN_OR_RETURN(backend->exchange_way_, exchange_way());
   TUTTI_ASSIGN_OR_RETURN(backend->compiler_, KernelCompiler::create());
   for (std::size_t i = 0; i < backend->devices_.size(); ++i) {
     TUTTI_ASSIGN_OR_RETURN(backend->devices_[i].blas, Blas::create(static_cast<int>(i)));
@@ -29,6 +48,7 @@ Status CudaBackend::find_devices() {
                          device.properties.minor, ", expected 8.0 or higher");
     }
     devices_.push_back(std::move(device));
+    readers_.push_back(std::make_unique<Reader>());
   }
   return {};
 }
@@ -52,8 +72,45 @@ Result<std::unique_ptr<RankDevice>> CudaBackend::create_rank(const RankDeviceOpt
   services.compiler = compiler_.get();
   services.blas = device.blas.get();
   services.weights = &weights_;
+  services.captures = &captures_;
+  services.exchange_way = exchange_way_;
   services.properties = device.properties;
   return CudaRankDevice::create(options, services);
+}
+
+Status CudaBackend::check_device_memory(int device, const void* data, std::size_t bytes) {
+  if (device < 0 || device >= device_count()) {
+    return invalid_argument("it lies in the memory of device ", device, ", but there are ",
+                            device_count(), " devices");
+  }
+  if (bytes == 0) return {};
+  TUTTI_RETURN_IF_ERROR(activate(device));
+  for (const std::byte* at :
+       {static_cast<const std::byte*>(data), static_cast<const std::byte*>(data) + bytes - 1}) {
+    TUTTI_ASSIGN_OR_RETURN(const MemoryFacts facts, facts_of(at));
+    if (facts.is_device && facts.device == device) continue;
+    return invalid_argument("its ", bytes, " bytes are not in the memory of device ", device);
+  }
+  return {};
+}
+
+Status CudaBackend::read_device_memory(void* host, int device, const void* source,
+                                       std::size_t bytes) {
+  TUTTI_RETURN_IF_ERROR(check_device_memory(device, source, bytes));
+  if (bytes == 0) return {};
+  Reader& reader = *readers_[static_cast<std::size_t>(device)];
+  const std::lock_guard lock(reader.mutex);
+  TUTTI_RETURN_IF_ERROR(activate(device));
+  if (reader.stream == nullptr) {
+    TUTTI_CUDA(cudaStreamCreateWithFlags(&reader.stream, cudaStreamNonBlocking));
+    TUTTI_ASSIGN_OR_RETURN(reader.staging, Staging::create(1));
+  }
+  return reader.staging->download(reader.stream, host, source, bytes);
+}
+
+Result<std::shared_ptr<std::byte>> CudaBackend::allocate_host(std::size_t bytes) {
+  TUTTI_RETURN_IF_ERROR(activate(0));
+  return allocate_pinned(bytes);
 }
 
 }  // namespace tutti::cuda

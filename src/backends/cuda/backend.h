@@ -11,18 +11,29 @@ namespace tutti::cuda {
 class CudaBackend final : public Backend {
  public:
   // UNAVAILABLE "no CUDA device: ..." when there is none or the driver is too old; NOT_FOUND for a
-  // CUDA library that is missing.
+  // CUDA library that is missing. $TUTTI_CUDA_EXCHANGE says how ranks exchange data: push (the
+  // default), pull or nccl.
   static Result<std::unique_ptr<Backend>> create();
 
   std::string name() const override { return "cuda"; }
   int device_count() const override { return static_cast<int>(devices_.size()); }
   std::string describe() const override;
   Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) override;
+  Status check_device_memory(int device, const void* data, std::size_t bytes) override;
+  Status read_device_memory(void* host, int device, const void* source, std::size_t bytes) override;
+  Result<std::shared_ptr<std::byte>> allocate_host(std::size_t bytes) override;
 
  private:
   struct Device {
     cudaDeviceProp properties{};
     std::unique_ptr<Blas> blas;
+  };
+  // Fetches what requests leave on a device, for whoever asks outside of a rank.
+  struct Reader {
+    ~Reader();
+    std::mutex mutex;
+    cudaStream_t stream = nullptr;  // under mutex, as the rest
+    std::unique_ptr<Staging> staging;
   };
 
   CudaBackend() = default;
@@ -30,7 +41,10 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<KernelCompiler> compiler_;
   std::vector<Device> devices_;
+  std::vector<std::unique_ptr<Reader>> readers_;  // by device
   Weights weights_;
+  SharedCaptures captures_;
+  ExchangeWay exchange_way_ = ExchangeWay::kPush;
 };
 
 }  // namespace tutti::cuda

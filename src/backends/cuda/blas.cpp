@@ -34,6 +34,15 @@ cublasLtEpilogue_t epilogue_of(const BlasShape& shape) {
   return shape.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+// The library refuses a workspace that is aligned to a cache line only, as arenas are.
+constexpr std::uintptr_t kWorkspaceAlignment = 256;
+
+void* aligned(void* workspace) {
+  const auto at = reinterpret_cast<std::uintptr_t>(workspace);
+  const std::uintptr_t up = (at + kWorkspaceAlignment - 1) & ~(kWorkspaceAlignment - 1);
+  return reinterpret_cast<void*>(up);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Blas>> Blas::create(int device) {
@@ -177,8 +186,12 @@ Status BlasProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, const BlasAd
   }
   return blas_.check(blas_.f_.matmul(blas_.handle_, desc_, alpha, at.b, b_, at.a, a_, scale,
                                      shape_.has_residual ? at.residual : at.c, c_, at.c, c_,
-                                     &algorithm, at.workspace, workspace_, stream_),
+                                     &algorithm, aligned(at.workspace), workspace_, stream_),
                      "cublasLtMatmul");
+}
+
+std::size_t BlasProduct::workspace_bytes() const {
+  return workspace_ == 0 ? 0 : workspace_ + kWorkspaceAlignment;
 }
 
 // Under the library's lock, so that two ranks do not time at once.

@@ -96,7 +96,7 @@ class BlasProduct {
   BlasProduct(const BlasProduct&) = delete;
   BlasProduct& operator=(const BlasProduct&) = delete;
 
-  std::size_t workspace_bytes() const { return workspace_; }
+  std::size_t workspace_bytes() const;  // with room to align it
   Status run(const BlasAddresses& at);
 
  private:

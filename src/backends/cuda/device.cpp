@@ -1,33 +1,14 @@
 #include "backends/cuda/device.h"
 
+#include <algorithm>
+
 namespace tutti::cuda {
 namespace {
 
-// A captured CUDA graph.
-class GraphRecording final : public Recording {
- public:
-  static Result<std::unique_ptr<Recording>> create(cudaGraph_t graph, cudaStream_t stream) {
-    cudaGraphExec_t executable = nullptr;
-    const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
-    (void)cudaGraphDestroy(graph);
-    TUTTI_RETURN_IF_ERROR(to_status(made, "cudaGraphInstantiate"));
-    std::unique_ptr<Recording> recording(new GraphRecording(executable, stream));
-    TUTTI_CUDA(cudaGraphUpload(executable, stream));
-    return recording;
-  }
-  ~GraphRecording() override { (void)cudaGraphExecDestroy(executable_); }
-  GraphRecording(const GraphRecording&) = delete;
-  GraphRecording& operator=(const GraphRecording&) = delete;
-  Status replay() override {
-    return to_status(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch");
-  }
-
- private:
-  GraphRecording(cudaGraphExec_t executable, cudaStream_t stream)
-      : executable_(executable), stream_(stream) {}
-  cudaGraphExec_t executable_;
-  cudaStream_t stream_;
-};
+// More threads copy no faster: memory is what they wait for.
+constexpr int kMostCopyThreads = 8;
+// Shorter rows than this go to the device faster when the host packs them.
+constexpr std::size_t kShortRow = 4096;
 
 }  // namespace
 
@@ -49,10 +30,16 @@ Status CudaRankDevice::set_up(const RankDeviceOptions& options, const DeviceServ
   context_.blas = services.blas;
   context_.communicators = options.communicators;
   context_.axes = options.axes;
+  context_.exchange_way = services.exchange_way;
+  context_.recorder = &recorder_;
+  group_ = options.group;
   weights_ = services.weights;
   TUTTI_RETURN_IF_ERROR(activate(context_.device));
   TUTTI_CUDA(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking));
-  TUTTI_ASSIGN_OR_RETURN(staging_, Staging::create());
+  TUTTI_RETURN_IF_ERROR(
+      recorder_.set_up(context_.device, context_.stream, group_.get(), services.captures));
+  TUTTI_ASSIGN_OR_RETURN(staging_,
+                         Staging::create(std::clamp(options.threads, 1, kMostCopyThreads)));
   context_.staging = staging_.get();
   TUTTI_ASSIGN_OR_RETURN(done_, Event::create(false));
   TUTTI_ASSIGN_OR_RETURN(context_.events.ready, Event::create(false));
@@ -94,12 +81,10 @@ Result<std::unique_ptr<DeviceBuffer>> CudaRankDevice::allocate(std::size_t bytes
 
 Result<const void*> CudaRankDevice::place_constant(const Tensor& tensor) {
   TUTTI_RETURN_IF_ERROR(activate(context_.device));
-  std::shared_ptr<DeviceMemory>& place = constants_[tensor.data()];
-  if (place == nullptr || place->size() != tensor.byte_size()) {
-    TUTTI_ASSIGN_OR_RETURN(place,
-                           weights_->place(tensor, context_.device, context_.stream, *staging_));
-  }
-  return static_cast<const void*>(place->data());
+  TUTTI_ASSIGN_OR_RETURN(auto place,
+                         weights_->place(tensor, context_.device, context_.stream, *staging_));
+  constants_.push_back(std::move(place));
+  return static_cast<const void*>(constants_.back()->data());
 }
 
 Status CudaRankDevice::upload(void* target, const void* host, std::size_t bytes) {
@@ -115,6 +100,35 @@ Status CudaRankDevice::download(void* host, const void* source, std::size_t byte
 Status CudaRankDevice::copy(void* target, const void* source, std::size_t bytes) {
   TUTTI_RETURN_IF_ERROR(activate(context_.device));
   TUTTI_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, context_.stream));
+  return {};
+}
+
+Status CudaRankDevice::read_input(const RowCopy& rows) {
+  TUTTI_RETURN_IF_ERROR(activate(context_.device));
+  if (rows.rows == 0 || rows.row_bytes == 0) return {};
+  TUTTI_ASSIGN_OR_RETURN(const MemoryFacts source, facts_of(rows.source));
+  const bool is_one = rows.rows == 1 || (rows.row_bytes == rows.source_stride &&
+                                         rows.row_bytes == rows.target_stride);
+  const bool is_direct =
+      source.is_device || (source.is_pinned && (is_one || rows.row_bytes >= kShortRow));
+  if (!is_direct) return staging_->upload_rows(context_.stream, rows);
+  if (is_one) {
+    TUTTI_CUDA(cudaMemcpyAsync(rows.target, rows.source, rows.rows * rows.row_bytes,
+                               cudaMemcpyDefault, context_.stream));
+    return {};
+  }
+  TUTTI_CUDA(cudaMemcpy2DAsync(rows.target, rows.target_stride, rows.source, rows.source_stride,
+                               rows.row_bytes, rows.rows, cudaMemcpyDefault, context_.stream));
+  return {};
+}
+
+Status CudaRankDevice::write_output(void* target, const void* source, std::size_t bytes) {
+  TUTTI_RETURN_IF_ERROR(activate(context_.device));
+  TUTTI_ASSIGN_OR_RETURN(const MemoryFacts facts, facts_of(target));
+  if (!facts.is_device && !facts.is_pinned) {
+    return staging_->download(context_.stream, target, source, bytes);
+  }
+  TUTTI_CUDA(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, context_.stream));
   return {};
 }
 
@@ -142,16 +156,12 @@ Status CudaRankDevice::check_faults() {
 
 Status CudaRankDevice::begin_recording() {
   TUTTI_RETURN_IF_ERROR(activate(context_.device));
-  // Other ranks' threads go on calling CUDA meanwhile.
-  TUTTI_CUDA(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal));
-  return {};
+  return recorder_.begin();
 }
 
-Result<std::unique_ptr<Recording>> CudaRankDevice::end_recording() {
-  cudaGraph_t graph = nullptr;
-  TUTTI_CUDA(cudaStreamEndCapture(context_.stream, &graph));
-  return GraphRecording::create(graph, context_.stream);
-}
+Result<std::unique_ptr<Recording>> CudaRankDevice::end_recording() { return recorder_.end(); }
+
+void CudaRankDevice::drop_recording() { recorder_.drop(); }
 
 Status CudaRankDevice::mark(std::size_t i) {
   TUTTI_RETURN_IF_ERROR(activate(context_.device));

@@ -3,6 +3,7 @@
 
 #include "backends/cuda/blas.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/recording.h"
 #include "backends/cuda/weights.h"
 
 namespace tutti::cuda {
@@ -12,6 +13,8 @@ struct DeviceServices {
   KernelCompiler* compiler = nullptr;
   Blas* blas = nullptr;  // of the rank's device
   Weights* weights = nullptr;
+  SharedCaptures* captures = nullptr;
+  ExchangeWay exchange_way = ExchangeWay::kPush;
   cudaDeviceProp properties{};
 };
 
@@ -28,11 +31,15 @@ class CudaRankDevice final : public RankDevice {
   Status upload(void* target, const void* host, std::size_t bytes) override;
   Status download(void* host, const void* source, std::size_t bytes) override;
   Status copy(void* target, const void* source, std::size_t bytes) override;
+  Status read_input(const RowCopy& rows) override;
+  Status write_output(void* target, const void* source, std::size_t bytes) override;
   Status finish() override;
 
   bool can_record() const override { return true; }
+  bool records_exchanges() const override { return true; }
   Status begin_recording() override;
   Result<std::unique_ptr<Recording>> end_recording() override;
+  void drop_recording() override;
 
   bool has_clock() const override { return true; }
   Status mark(std::size_t i) override;
@@ -44,11 +51,13 @@ class CudaRankDevice final : public RankDevice {
   Status check_faults();
 
   RankContext context_;
+  std::shared_ptr<Communicator> group_;
+  Recorder recorder_;
   Weights* weights_ = nullptr;
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<Event> done_;
-  FaultWords* seen_faults_ = nullptr;                               // pinned
-  std::map<const void*, std::shared_ptr<DeviceMemory>> constants_;  // by host address
+  FaultWords* seen_faults_ = nullptr;  // pinned
+  std::vector<std::shared_ptr<DeviceMemory>> constants_;
   std::vector<std::unique_ptr<Event>> marks_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/cuda/recording.h"
+
 namespace tutti::cuda {
 
 Meeting::Meeting(RankContext& context, std::shared_ptr<Communicator> communicator,
@@ -14,16 +16,17 @@ Meeting::Meeting(RankContext& context, std::shared_ptr<Communicator> communicato
   taken_.resize(static_cast<std::size_t>(size()));
 }
 
-Status Meeting::reach(int device) {
-  if (device == context_.device ||
-      std::find(reached_.begin(), reached_.end(), device) != reached_.end()) {
+Status reach_device(RankContext& context, int device) {
+  std::vector<int>& reached = context.reached_devices;
+  if (device == context.device ||
+      std::find(reached.begin(), reached.end(), device) != reached.end()) {
     return {};
   }
   int can = 0;
-  TUTTI_CUDA(cudaDeviceCanAccessPeer(&can, context_.device, device));
+  TUTTI_CUDA(cudaDeviceCanAccessPeer(&can, context.device, device));
   if (can == 0) {
-    return unimplemented("cuda: GPU ", context_.device, " cannot reach the memory of GPU ", device,
-                         ", and ranks exchange data by peer access only");
+    return unimplemented("cuda: GPU ", context.device, " cannot reach the memory of GPU ", device,
+                         "; TUTTI_CUDA_EXCHANGE=nccl goes another way");
   }
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(device, 0);
   if (enabled != cudaErrorPeerAccessAlreadyEnabled) {
@@ -31,7 +34,7 @@ Status Meeting::reach(int device) {
   } else {
     (void)cudaGetLastError();
   }
-  reached_.push_back(device);
+  reached.push_back(device);
   return {};
 }
 
@@ -46,12 +49,13 @@ Status Meeting::open(std::span<const void* const> mine) {
     return {};
   }
   TUTTI_CUDA(cudaEventRecord(context_.events.ready->get(), context_.stream));
-  TUTTI_RETURN_IF_ERROR(
-      communicator_->gather(mine_.data(), all_.data(), words_ * sizeof(std::uint64_t)));
+  TUTTI_RETURN_IF_ERROR(context_.recorder->wait([&] {
+    return communicator_->gather(mine_.data(), all_.data(), words_ * sizeof(std::uint64_t));
+  }));
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     const std::uint64_t* theirs = all_.data() + static_cast<std::size_t>(peer) * words_;
-    TUTTI_RETURN_IF_ERROR(reach(static_cast<int>(theirs[0])));
+    TUTTI_RETURN_IF_ERROR(reach_device(context_, static_cast<int>(theirs[0])));
     TUTTI_CUDA(cudaStreamWaitEvent(context_.stream, reinterpret_cast<cudaEvent_t>(theirs[1]), 0));
   }
   return {};
@@ -61,7 +65,8 @@ Status Meeting::close() {
   if (communicator_ == nullptr) return {};
   TUTTI_CUDA(cudaEventRecord(context_.events.taken->get(), context_.stream));
   const auto mine = reinterpret_cast<std::uint64_t>(context_.events.taken->get());
-  TUTTI_RETURN_IF_ERROR(communicator_->gather(&mine, taken_.data(), sizeof mine));
+  TUTTI_RETURN_IF_ERROR(context_.recorder->wait(
+      [&] { return communicator_->gather(&mine, taken_.data(), sizeof mine); }));
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     const auto event = reinterpret_cast<cudaEvent_t>(taken_[static_cast<std::size_t>(peer)]);
@@ -107,6 +112,7 @@ Result<BoxCopies> BoxCopies::create(RankContext& context, const std::vector<Box>
   const std::int64_t word = common_word(boxes);
   std::vector<std::int64_t> words;
   std::int64_t largest = 0;
+  std::size_t most_dims = 0;
   for (const Box& box : boxes) {
     const std::size_t rank = box.from.sizes.size();
     if (rank > kBoxDims) {
@@ -117,6 +123,7 @@ Result<BoxCopies> BoxCopies::create(RankContext& context, const std::vector<Box>
     }
     const std::int64_t total = box.from.byte_size() / word;
     largest = std::max(largest, total);
+    most_dims = std::max(most_dims, rank);
     words.insert(words.end(),
                  {box.source, static_cast<std::int64_t>(box.from.offset) / word, box.target,
                   static_cast<std::int64_t>(box.to.offset) / word, total, box.from.run / word});
@@ -135,6 +142,7 @@ Result<BoxCopies> BoxCopies::create(RankContext& context, const std::vector<Box>
   define_index(needs_wide_index({largest}), &source);
   source.defines.emplace_back("WORD", std::to_string(word));
   source.defines.emplace_back("BUFFERS", std::to_string(buffers));
+  source.defines.emplace_back("DIMS", std::to_string(most_dims));
   Grid grid = grid_for(context, largest);
   grid.blocks_y = static_cast<std::int64_t>(boxes.size());
   // All boxes together fill the device.

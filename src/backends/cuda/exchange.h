@@ -8,9 +8,10 @@
 
 namespace tutti::cuda {
 
-// One exchange along a mesh axis. Between open() and close() the rank's stream may read what every
-// rank gave to open(). Both are collective. Hosts meet for the order of events; no one waits for a
-// device, and no kernel waits for another.
+// One exchange along a mesh axis. Between open() and close() the rank's stream may read and write
+// what every rank gave to open(); what ranks write there must not overlap. Both are collective.
+// Hosts meet for the order of events; no one waits for a device, and no kernel waits for another.
+// In a recording, the events become edges of the graph.
 class Meeting {
  public:
   // `buffers`: how many addresses every rank gives.
@@ -26,22 +27,23 @@ class Meeting {
     return reinterpret_cast<const void*>(
         all_[static_cast<std::size_t>(rank) * words_ + kFirstBuffer + i]);
   }
-  // After this, the rank may write what it gave to open(): the others' reading comes first.
+  // After this, the others have read and written what the rank gave to open().
   Status close();
   void add_sent(std::int64_t bytes);
 
  private:
   static constexpr std::size_t kFirstBuffer = 2;  // after the device and the event
-  Status reach(int device);
-
   RankContext& context_;
   std::shared_ptr<Communicator> communicator_;  // null for one rank
   std::size_t words_;
   std::vector<std::uint64_t> mine_;
   std::vector<std::uint64_t> all_;
   std::vector<std::uint64_t> taken_;
-  std::vector<int> reached_;  // devices
 };
+
+// Lets kernels of the rank's device address the memory of `device`. UNIMPLEMENTED where they
+// cannot.
+Status reach_device(RankContext& context, int device);
 
 // Copies between `buffers` buffers. Addresses: the buffers.
 class BoxCopies {

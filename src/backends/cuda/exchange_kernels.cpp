@@ -1,12 +1,12 @@
-// Exchanges between the ranks of one mesh axis. src/comm/transfer_plan.h knows what travels; each
-// rank copies its boxes out of the others' memory.
+// Exchanges between the ranks of one mesh axis. src/comm/transfer_plan.h knows what travels; one
+// kernel a rank writes its boxes into the others' memory, or reads them there.
 #include "backends/cuda/exchange_kernels.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "backends/cuda/exchange.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/transfer.h"
 #include "comm/window_fill.h"
 #include "runtime/exchange_operands.h"
 
@@ -40,68 +40,6 @@ Result<std::vector<TransferPlan>> plans_of_all(int ranks, F&& plan_of) {
   }
   return plans;
 }
-
-// Pulls boxes out of the other ranks' inputs into this rank's targets, then makes the copies inside
-// of them. Buffers: inputs by rank, then targets.
-class Transfer {
- public:
-  static Result<Transfer> create(RankContext& context, std::shared_ptr<Communicator> communicator,
-                                 const std::vector<TransferPlan>& plans, std::size_t operands) {
-    Transfer transfer(context, std::move(communicator), operands);
-    const auto self = static_cast<std::size_t>(transfer.meeting_.rank());
-    const std::size_t sources = plans.size() * operands;
-    std::vector<BoxCopies::Box> pulls;
-    for (std::size_t peer = 0; peer < plans.size(); ++peer) {
-      const std::vector<Region>& from = plans[peer].exchange.send[self];
-      const std::vector<Region>& to = plans[self].exchange.receive[peer];
-      if (from.size() != to.size()) {
-        return internal_error("exchange: rank ", peer, " sends ", from.size(), " regions, rank ",
-                              self, " expects ", to.size());
-      }
-      for (std::size_t i = 0; i < from.size(); ++i) {
-        pulls.push_back({from[i], static_cast<int>(peer * operands) + from[i].buffer, to[i],
-                         static_cast<int>(sources) + to[i].buffer});
-      }
-    }
-    std::vector<BoxCopies::Box> repeats;
-    for (const LocalCopy& copy : plans[self].copies) {
-      repeats.push_back({copy.from, static_cast<int>(sources) + copy.from.buffer, copy.to,
-                         static_cast<int>(sources) + copy.to.buffer});
-    }
-    TUTTI_ASSIGN_OR_RETURN(transfer.pulls_, BoxCopies::create(context, pulls, sources + operands));
-    TUTTI_ASSIGN_OR_RETURN(transfer.repeats_,
-                           BoxCopies::create(context, repeats, sources + operands));
-    transfer.addresses_.resize(sources + operands + 1);
-    transfer.sent_bytes_ = plans[self].exchange.sent_bytes(static_cast<int>(self));
-    return transfer;
-  }
-
-  Status run(std::span<const void* const> sources, std::span<void* const> targets) {
-    TUTTI_RETURN_IF_ERROR(meeting_.open(sources));
-    std::size_t at = 0;
-    for (int rank = 0; rank < meeting_.size(); ++rank) {
-      for (std::size_t i = 0; i < operands_; ++i) addresses_[at++] = meeting_.buffer(rank, i);
-    }
-    for (void* target : targets) addresses_[at++] = target;
-    TUTTI_RETURN_IF_ERROR(pulls_.run(addresses_));
-    meeting_.add_sent(sent_bytes_);
-    TUTTI_RETURN_IF_ERROR(meeting_.close());
-    return repeats_.run(addresses_);
-  }
-
-  int size() const { return meeting_.size(); }
-
- private:
-  Transfer(RankContext& context, std::shared_ptr<Communicator> communicator, std::size_t operands)
-      : meeting_(context, std::move(communicator), operands), operands_(operands) {}
-
-  Meeting meeting_;
-  std::size_t operands_;
-  BoxCopies pulls_;
-  BoxCopies repeats_;
-  std::vector<const void*> addresses_;
-  std::int64_t sent_bytes_ = 0;
-};
 
 KernelResult transfer_kernel(Transfer transfer) {
   return make_lambda_kernel([transfer = std::move(transfer)](const KernelArgs& args) mutable {
@@ -265,8 +203,52 @@ Result<GeneratedKernel> make_rank_reduction(RankContext& context, const Node& no
                                  {count}, grid_for(context, count));
 }
 
+// Every contribution goes to every rank, which reduces them in order.
+Result<std::vector<TransferPlan>> copies_to_all(int ranks, std::size_t bytes) {
+  return plans_of_all(ranks, [&](int) -> Result<TransferPlan> {
+    TransferPlan plan;
+    for (std::size_t peer = 0; peer < static_cast<std::size_t>(ranks); ++peer) {
+      const auto run = static_cast<std::int64_t>(bytes);
+      plan.exchange.send.push_back({{0, 0, {}, {}, run}});
+      plan.exchange.receive.push_back({{0, peer * bytes, {}, {}, run}});
+    }
+    return plan;
+  });
+}
+
+// Contributions that `plans` bring into the workspace, one after the other, become the output.
+KernelResult make_gathered_reduction(const KernelSpec& spec, RankContext& context,
+                                     const std::shared_ptr<Communicator>& communicator,
+                                     const std::vector<TransferPlan>& plans) {
+  const auto ranks = static_cast<int>(plans.size());
+  const TensorDesc& piece = spec.outputs[0];
+  TUTTI_ASSIGN_OR_RETURN(Transfer transfer, Transfer::create(context, communicator, plans, 1));
+  TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
+                         make_rank_reduction(context, spec.node, ranks, piece));
+  const std::size_t bytes = piece.byte_size();
+  std::vector<const void*> addresses(static_cast<std::size_t>(ranks) + 1);
+  return make_lambda_kernel(
+      [transfer = std::move(transfer), kernel = std::move(kernel), addresses = std::move(addresses),
+       bytes](const KernelArgs& args) mutable {
+        void* const targets[] = {args.workspace};
+        TUTTI_RETURN_IF_ERROR(transfer.run(args.inputs, targets));
+        if (bytes == 0) return Status();
+        for (std::size_t i = 0; i + 1 < addresses.size(); ++i) {
+          addresses[i] = static_cast<const std::byte*>(args.workspace) + i * bytes;
+        }
+        addresses.back() = args.outputs[0];
+        return kernel.run(addresses);
+      },
+      bytes * static_cast<std::size_t>(ranks));
+}
+
 KernelResult make_all_reduce(const KernelSpec& spec, RankContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
+  if (communicator != nullptr && context.exchange_way == ExchangeWay::kNccl) {
+    TUTTI_ASSIGN_OR_RETURN(const auto plans,
+                           copies_to_all(communicator->size(), spec.inputs[0].byte_size()));
+    return make_gathered_reduction(spec, context, communicator, plans);
+  }
   Meeting meeting(context, communicator, 1);
   TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
                          make_rank_reduction(context, spec.node, meeting.size(), spec.inputs[0]));
@@ -289,7 +271,6 @@ KernelResult make_reduce_scatter(const KernelSpec& spec, RankContext& context) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
   TUTTI_ASSIGN_OR_RETURN(const PieceSplit split, split_of(spec));
   const TensorDesc& x = spec.inputs[0];
-  const TensorDesc& piece = spec.outputs[0];
   TUTTI_RETURN_IF_ERROR(check_dim(split.dim, x));
   const int ranks = size_of(communicator);
   const TransferOperand operand{x.dims, dtype_size(x.dtype), std::nullopt, split};
@@ -299,24 +280,7 @@ KernelResult make_reduce_scatter(const KernelSpec& spec, RankContext& context) {
                          }));
   TUTTI_RETURN_IF_ERROR(
       check_sizes(spec, {&operand, 1}, size_of(communicator), rank_of(communicator)));
-  TUTTI_ASSIGN_OR_RETURN(Transfer transfer, Transfer::create(context, communicator, plans, 1));
-  TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel,
-                         make_rank_reduction(context, spec.node, ranks, piece));
-  const std::size_t bytes = piece.byte_size();
-  std::vector<const void*> addresses(static_cast<std::size_t>(ranks) + 1);
-  return make_lambda_kernel(
-      [transfer = std::move(transfer), kernel = std::move(kernel), addresses = std::move(addresses),
-       bytes](const KernelArgs& args) mutable {
-        void* const targets[] = {args.workspace};
-        TUTTI_RETURN_IF_ERROR(transfer.run(args.inputs, targets));
-        if (bytes == 0) return Status();
-        for (std::size_t i = 0; i + 1 < addresses.size(); ++i) {
-          addresses[i] = static_cast<const std::byte*>(args.workspace) + i * bytes;
-        }
-        addresses.back() = args.outputs[0];
-        return kernel.run(addresses);
-      },
-      bytes * static_cast<std::size_t>(ranks));
+  return make_gathered_reduction(spec, context, communicator, plans);
 }
 
 class TransferGather final : public PieceGather {

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backends/cuda/check.h"
+#include "base/thread_pool.h"
 #include "runtime/backend.h"
 
 namespace tutti::cuda {
@@ -50,16 +51,31 @@ class Event {
 // the thread never sleeps inside the driver.
 Status wait_for(cudaEvent_t event);
 
-// Pinned memory in two halves, through which pageable memory of the host travels.
+// Pinned memory of the host, 64-byte aligned, that all devices reach.
+Result<std::shared_ptr<std::byte>> allocate_pinned(std::size_t bytes);
+
+// What the driver knows of an address.
+struct MemoryFacts {
+  bool is_device = false;
+  bool is_pinned = false;  // memory of the host that devices reach directly
+  int device = 0;
+};
+Result<MemoryFacts> facts_of(const void* address);
+
+// Pinned memory in two halves, through which pageable memory of the host travels: one is filled or
+// emptied by several threads while the other one is on its way. Used by one thread at a time.
 class Staging {
  public:
-  static Result<std::unique_ptr<Staging>> create();
+  // `threads`: how many copy, the caller among them; those beside it start with the first large
+  // copy.
+  static Result<std::unique_ptr<Staging>> create(int threads);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
   // Returns when `host` may be reused; the copy itself may be under way.
   Status upload(cudaStream_t stream, void* target, const void* host, std::size_t bytes);
+  Status upload_rows(cudaStream_t stream, const RowCopy& rows);
   // Returns when `host` is filled.
   Status download(cudaStream_t stream, void* host, const void* source, std::size_t bytes);
 
@@ -69,11 +85,18 @@ class Staging {
   Staging() = default;
   std::byte* half(int i) const { return pinned_ + static_cast<std::size_t>(i) * kHalf; }
   Status turn(cudaStream_t stream);  // to the other half, when it is free
+  // From and to ordinary memory, by all threads where it is worth it.
+  void copy(const RowCopy& rows);
+  void copy(void* target, const void* source, std::size_t bytes) {
+    copy({target, bytes, source, bytes, bytes, 1});
+  }
 
   std::byte* pinned_ = nullptr;
   std::unique_ptr<Event> free_[2];
   int current_ = 0;
   std::size_t used_ = 0;
+  int threads_ = 1;
+  std::unique_ptr<ThreadPool> pool_;
 };
 
 }  // namespace tutti::cuda

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,15 @@
 namespace tutti::cuda {
 
 class Blas;
+class NcclComm;
+class Recorder;
+
+// How boxes of data get from rank to rank.
+enum class ExchangeWay {
+  kPush,  // the sender's kernel writes into the receiver's memory
+  kPull,  // the receiver's kernel reads the sender's memory
+  kNccl,  // packed, through NCCL
+};
 
 // Where kernels report indexes out of range: 4 words of device memory (kernels/prelude.cuh).
 struct FaultWords {
@@ -45,6 +55,13 @@ struct RankContext {
   std::vector<std::shared_ptr<Communicator>> communicators;  // by mesh axis
   std::vector<std::string> axes;                             // names, by mesh axis
   ExchangeEvents events;
+  ExchangeWay exchange_way = ExchangeWay::kPush;
+  Recorder* recorder = nullptr;      // null when dry
+  std::vector<int> reached_devices;  // whose memory this one can address
+  // kNccl: by communicator along an axis, and the buffer of exchanges, as large as the latest
+  // needs.
+  std::map<const Communicator*, std::shared_ptr<NcclComm>> nccl;
+  std::shared_ptr<DeviceMemory> packed;
   Staging* staging = nullptr;
 
   // A number under which a kernel reports faults in messages that begin with `name`.

@@ -16,6 +16,7 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* context, const Sta
 GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryStatus(
     Context* context, const inference::SystemSharedMemoryStatusRequest* request,
     inference::SystemSharedMemoryStatusResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
   const auto entries = service_.shared_memory().system_status(request->name());
   if (!entries.ok()) return finish(context, entries.status());
   for (const SystemRegionEntry& entry : *entries) {
@@ -31,6 +32,7 @@ GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryStatus(
 GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryRegister(
     Context* context, const inference::SystemSharedMemoryRegisterRequest* request,
     inference::SystemSharedMemoryRegisterResponse*) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
   return finish(context,
                 service_.shared_memory().register_system(request->name(), request->key(),
                                                          request->offset(), request->byte_size()));
@@ -39,6 +41,7 @@ GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryRegister(
 GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryUnregister(
     Context* context, const inference::SystemSharedMemoryUnregisterRequest* request,
     inference::SystemSharedMemoryUnregisterResponse*) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
   return finish(context, service_.shared_memory().unregister_system(request->name()));
 }
 

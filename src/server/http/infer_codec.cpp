@@ -33,23 +33,6 @@ Result<Dims> read_shape(JsonReader& reader) {
   return shape;
 }
 
-Result<ParameterValue> read_parameter(JsonReader& reader) {
-  TUTTI_ASSIGN_OR_RETURN(const Kind kind, reader.peek());
-  if (kind == Kind::kBool) {
-    TUTTI_ASSIGN_OR_RETURN(const bool truth, reader.read_bool());
-    return ParameterValue(truth);
-  }
-  if (kind == Kind::kString) {
-    TUTTI_ASSIGN_OR_RETURN(std::string text, reader.read_string());
-    return ParameterValue(std::move(text));
-  }
-  if (kind == Kind::kNumber) {
-    TUTTI_ASSIGN_OR_RETURN(const JsonNumber number, reader.read_number());
-    return std::visit([](auto value) { return ParameterValue(value); }, number);
-  }
-  return invalid_argument("expected true, false, a number or a text");
-}
-
 // The parts of one input or output as they stand in the JSON.
 struct TensorMembers {
   std::string name;
@@ -232,6 +215,23 @@ class InferDecoder {
 };
 
 }  // namespace
+
+Result<ParameterValue> read_parameter(JsonReader& reader) {
+  TUTTI_ASSIGN_OR_RETURN(const Kind kind, reader.peek());
+  if (kind == Kind::kBool) {
+    TUTTI_ASSIGN_OR_RETURN(const bool truth, reader.read_bool());
+    return ParameterValue(truth);
+  }
+  if (kind == Kind::kString) {
+    TUTTI_ASSIGN_OR_RETURN(std::string text, reader.read_string());
+    return ParameterValue(std::move(text));
+  }
+  if (kind == Kind::kNumber) {
+    TUTTI_ASSIGN_OR_RETURN(const JsonNumber number, reader.read_number());
+    return std::visit([](auto value) { return ParameterValue(value); }, number);
+  }
+  return invalid_argument("expected true, false, a number or a text");
+}
 
 Result<ParameterMap> read_parameters(JsonReader& reader) {
   ParameterMap parameters;

@@ -35,6 +35,7 @@ Result<HttpInfer> decode_raw_infer(const HttpRequest& http, const ModelSignature
                                    bool is_batched);
 
 Result<ParameterMap> read_parameters(JsonReader& reader);
+Result<ParameterValue> read_parameter(JsonReader& reader);
 
 // Keeps the outputs until they are written down.
 class HttpSink final : public OutputSink {

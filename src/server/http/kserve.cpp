@@ -73,6 +73,8 @@ void KServeHttp::handle(ExchangePtr exchange) const {
   }
   switch (route->call) {
     case HttpCall::kInfer: return infer(exchange, names);
+    case HttpCall::kGenerate: return generate(exchange, names, false);
+    case HttpCall::kGenerateStream: return generate(exchange, names, true);
     case HttpCall::kRepositoryLoad: return load(exchange, names);
     case HttpCall::kRepositoryUnload: return unload(exchange, names);
     default: return exchange->respond(answer(route->call, request, names));
@@ -112,6 +114,7 @@ HttpResponse KServeHttp::answer(HttpCall call, const HttpRequest& request,
       return proto_response(message);
     }
     case HttpCall::kRepositoryIndex: return repository_index(request, names);
+    case HttpCall::kLogging: return logging(request);
     case HttpCall::kSystemStatus:
     case HttpCall::kSystemRegister:
     case HttpCall::kSystemUnregister: return system_memory(call, request, names);

@@ -43,11 +43,13 @@ class KServeHttp {
   HttpResponse repository_index(const HttpRequest& request, const PathNames& names) const;
   void load(const ExchangePtr& exchange, const PathNames& names) const;
   void unload(const ExchangePtr& exchange, const PathNames& names) const;
+  HttpResponse logging(const HttpRequest& request) const;
   HttpResponse system_memory(HttpCall call, const HttpRequest& request,
                              const PathNames& names) const;
 
   // kserve_infer.cpp
   void infer(const ExchangePtr& exchange, const PathNames& names) const;
+  void generate(const ExchangePtr& exchange, const PathNames& names, bool is_stream) const;
   Result<HttpInfer> decode(const HttpRequest& request, const PathNames& names) const;
   void forward_headers(const HttpRequest& http, InferRequest* request) const;
 

@@ -73,6 +73,27 @@ HttpResponse KServeHttp::repository_index(const HttpRequest& request,
   return response;
 }
 
+HttpResponse KServeHttp::logging(const HttpRequest& request) const {
+  ParameterMap changes;
+  if (request.method == "POST") {
+    const Status status =
+        read_body(request, [&](JsonReader& reader, const std::string& name) -> Status {
+          TUTTI_ASSIGN_OR_RETURN(const auto kind, reader.peek());
+          if (kind == JsonReader::Kind::kNull) return reader.read_null();  // stays as it is
+          TUTTI_ASSIGN_OR_RETURN(changes[name], read_parameter(reader));
+          return Status();
+        });
+    if (!status.ok()) return error_response(status);
+  }
+  const auto settings = service_.update_log(changes);
+  if (!settings.ok()) return error_response(settings.status());
+  HttpResponse response;
+  response.text = "{";
+  append_parameters_json(*settings, &response.text);
+  response.text += "}";
+  return response;
+}
+
 void KServeHttp::load(const ExchangePtr& exchange, const PathNames& names) const {
   auto parameters = read_body_parameters(exchange->request());
   if (!parameters.ok()) return exchange->respond(error_response(parameters.status()));

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "server/http/generate.h"
 #include "server/http/kserve.h"
 #include "server/http/text.h"
 
@@ -46,6 +47,38 @@ void KServeHttp::infer(const ExchangePtr& exchange, const PathNames& names) cons
                      auto http = encode_infer(*infer, response, sink);
                      return http.ok() ? *std::move(http) : error_response(http.status());
                    });
+                 });
+}
+
+void KServeHttp::generate(const ExchangePtr& exchange, const PathNames& names,
+                          bool is_stream) const {
+  const HttpRequest& http = exchange->request();
+  const auto metadata = service_.model_metadata(names.model, names.version);
+  if (!metadata.ok()) return exchange->respond(error_response(metadata.status()));
+  auto request = decode_generate(http, metadata->signature);
+  if (!request.ok()) {
+    service_.note_refused(names.model, names.version, http.arrived);
+    return exchange->respond(error_response(request.status()));
+  }
+  request->model_name = names.model;
+  request->model_version = names.version;
+  request->cancel = exchange->cancel();
+  forward_headers(http, &*request);
+  auto sink = std::make_shared<HttpSink>();
+  service_.infer(*std::move(request), sink,
+                 [exchange, sink, is_stream](Result<InferResponse> result) {
+                   if (!result.ok()) return exchange->respond(error_response(result.status()));
+                   auto json = encode_generate(*result, *sink);
+                   if (!json.ok()) return exchange->respond(error_response(json.status()));
+                   if (!is_stream) {
+                     HttpResponse response;
+                     response.text = *std::move(json);
+                     return exchange->respond(std::move(response));
+                   }
+                   // Server-sent events, one a response.
+                   exchange->begin_stream("text/event-stream; charset=utf-8");
+                   exchange->send(str_cat("data: ", *json, "\n\n"));
+                   exchange->end_stream();
                  });
 }
 

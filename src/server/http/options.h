@@ -24,7 +24,7 @@ struct HttpOptions {
   int port = 8000;  // 0: any free one
   int threads = 2;
   bool reuses_port = false;  // several servers may listen on the port
-  HttpLimits limits;
+  HttpLimits limits = {};
 };
 
 }  // namespace tutti::server

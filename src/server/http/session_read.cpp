@@ -1,5 +1,6 @@
 // The reading side of HttpSession.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <boost/asio/read.hpp>
@@ -44,7 +45,8 @@ void HttpSession::wait_for_request() {
 void HttpSession::read_head() {
   parser_.emplace();
   parser_->header_limit(static_cast<std::uint32_t>(sessions_->limits.max_head_bytes));
-  parser_->body_limit(boost::none);  // checked here, where the answer can say so
+  parser_->body_limit(
+      std::numeric_limits<std::uint64_t>::max());  // checked here, where the answer can say so
   stream_.expires_after(sessions_->limits.head_time);
   http::async_read_header(
       stream_, buffer_, *parser_,

@@ -37,7 +37,7 @@ std::vector<std::string> ModelRepository::load_many(const Names& names) {
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < list.size(); i = next++) {
-      messages[i] = load_model(list[i], {}).message();
+      messages[i] = load_model(list[i], {}, {}).message();
     }
   };
   const auto count = static_cast<std::size_t>(std::max(options_.load_threads, 1));
@@ -84,13 +84,14 @@ Status ModelRepository::check_control() const {
       ", expected explicit");
 }
 
-Status ModelRepository::load(const std::string& name) {
+Status ModelRepository::load(const std::string& name, const LoadOverride& other) {
   TUTTI_RETURN_IF_ERROR(check_control());
   TUTTI_RETURN_IF_ERROR(check_model_name(name));
-  return load_model(name, {});
+  return load_model(name, {}, other);
 }
 
-Status ModelRepository::load_model(const std::string& name, const std::vector<std::string>& users) {
+Status ModelRepository::load_model(const std::string& name, const std::vector<std::string>& users,
+                                   const LoadOverride& other) {
   const auto refuse = [&](const Status& cause) {
     const Status status = Status(StatusCode::kInternal, cause.message())
                               .with_context(str_cat("failed to load '", printable(name), "'"));
@@ -100,7 +101,7 @@ Status ModelRepository::load_model(const std::string& name, const std::vector<st
   if (std::find(users.begin(), users.end(), name) != users.end()) {
     return refuse(invalid_argument("ensemble_scheduling: the ensemble is a step of itself"));
   }
-  const bool has_steps = !steps_of(name).empty();
+  const bool has_steps = !steps_of(name, other).empty();
   std::unique_lock ensembles(ensembles_mutex_, std::defer_lock);
   if (has_steps && users.empty()) ensembles.lock();
   const NameLocks::Guard guard(names_, name);
@@ -114,8 +115,8 @@ Status ModelRepository::load_model(const std::string& name, const std::vector<st
     if (options_.control_mode == ControlMode::kPoll) fingerprints_[name] = std::move(fingerprint);
   }
   log_->info("loading model '{}'", printable(name));
-  TUTTI_RETURN_IF_ERROR(load_steps(name, users));
-  Result<LoadedModels> fresh = load_versions(name);
+  TUTTI_RETURN_IF_ERROR(load_steps(name, users, other));
+  Result<LoadedModels> fresh = load_versions(name, other);
   if (!fresh.ok()) return refuse(fresh.status());
   swap_in(name, *fresh);
   return Status();
@@ -128,11 +129,15 @@ bool ModelRepository::is_loaded(const std::string& name) const {
                      [](const auto& item) { return item.second.model != nullptr; });
 }
 
-ModelRepository::Names ModelRepository::steps_of(const std::string& name) const {
+ModelRepository::Names ModelRepository::steps_of(const std::string& name,
+                                                 const LoadOverride& other) const {
   Names steps;
-  const auto folder = find_model_folder(options_.paths, name);
-  if (!folder.ok()) return steps;
-  const auto config = read_model_config(*folder);
+  const auto read = [&]() -> Result<ConfigFile> {
+    if (!other.config.empty()) return override_config(other.config);
+    TUTTI_ASSIGN_OR_RETURN(const ModelFolder folder, find_model_folder(options_.paths, name));
+    return read_model_config(folder);
+  };
+  const Result<ConfigFile> config = read();
   if (!config.ok()) return steps;
   for (const auto& step : config->config().ensemble_scheduling().step()) {
     steps.insert(step.model_name());
@@ -141,16 +146,17 @@ ModelRepository::Names ModelRepository::steps_of(const std::string& name) const 
 }
 
 // What an ensemble needs is loaded with it.
-Status ModelRepository::load_steps(const std::string& name, const std::vector<std::string>& users) {
+Status ModelRepository::load_steps(const std::string& name, const std::vector<std::string>& users,
+                                   const LoadOverride& other) {
   std::vector<std::string> chain = users;
   chain.push_back(name);
-  for (const std::string& step : steps_of(name)) {
+  for (const std::string& step : steps_of(name, other)) {
     if (!check_model_name(step).ok()) continue;  // the ensemble's own check says so
     {
       const std::shared_lock lock(mutex_);
       if (is_loaded(step)) continue;
     }
-    if (const Status status = load_model(step, chain); !status.ok()) {
+    if (const Status status = load_model(step, chain, {}); !status.ok()) {
       note_failure(name, status);
       return status.with_context(str_cat("failed to load '", printable(name), "'"));
     }
@@ -158,15 +164,24 @@ Status ModelRepository::load_steps(const std::string& name, const std::vector<st
   return Status();
 }
 
-Result<ModelRepository::LoadedModels> ModelRepository::load_versions(const std::string& name) {
+Result<ModelRepository::LoadedModels> ModelRepository::load_versions(const std::string& name,
+                                                                     const LoadOverride& other) {
   std::vector<std::int64_t> versions;
+  std::unique_ptr<OverrideFolder> brought;  // weights stay mapped when it goes
   const auto prepare = [&]() -> Result<std::pair<ModelFolder, ConfigFile>> {
     TUTTI_RETURN_IF_ERROR(check_model_name(name));
-    auto folder = find_model_folder(options_.paths, name);
+    Result<ModelFolder> folder = ModelFolder{name, {}};
+    if (other.files.empty()) {
+      folder = find_model_folder(options_.paths, name);
+    } else {
+      TUTTI_ASSIGN_OR_RETURN(brought, OverrideFolder::create(other.files));
+      folder->path = brought->path();
+    }
     if (!folder.ok()) {
       return folder.status().with_context("failed to poll from model repository");
     }
-    TUTTI_ASSIGN_OR_RETURN(ConfigFile config, read_model_config(*folder));
+    TUTTI_ASSIGN_OR_RETURN(ConfigFile config, other.config.empty() ? read_model_config(*folder)
+                                                                   : override_config(other.config));
     TUTTI_ASSIGN_OR_RETURN(const auto available, list_versions(*folder, log_));
     TUTTI_ASSIGN_OR_RETURN(versions, choose_versions(config.config().version_policy(), available));
     return std::pair(*std::move(folder), std::move(config));
@@ -248,7 +263,7 @@ void ModelRepository::swap_in(const std::string& name, const LoadedModels& fresh
 Status ModelRepository::unload(const std::string& name, bool with_steps) {
   TUTTI_RETURN_IF_ERROR(check_control());
   TUTTI_RETURN_IF_ERROR(check_model_name(name));
-  const Names steps = with_steps ? steps_of(name) : Names();
+  const Names steps = with_steps ? steps_of(name, {}) : Names();
   {
     const std::shared_lock lock(mutex_);
     if (!failed_.contains(name) && !models_.contains(name)) {

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "server/loaded_model.h"
 #include "server/log.h"
+#include "server/repository/load_override.h"
 #include "server/repository/model_loader.h"
 #include "server/repository/model_state.h"
 #include "server/repository/name_locks.h"
@@ -57,7 +58,8 @@ class ModelRepository final : public ModelFinder {
   // (Re)loads a model from its folder: new versions are made first, then swapped in, then those
   // they replace are drained. When any version fails, all that were serving go on. UNAVAILABLE when
   // the control mode forbids it, INTERNAL "failed to load ..." with the cause.
-  Status load(const std::string& name);
+  // Parts of `other` stand for those of the folder, which need not be there for files.
+  Status load(const std::string& name, const LoadOverride& other = {});
   // Drains and drops all versions; with `with_steps` also those of the models that an ensemble has
   // as its steps. NOT_FOUND for a model that was never loaded.
   Status unload(const std::string& name, bool with_steps = false);
@@ -93,14 +95,16 @@ class ModelRepository final : public ModelFinder {
   // Loads all, several at a time; the messages of those that fail.
   std::vector<std::string> load_many(const Names& names);
   // `users`: the ensembles that wait for this model, outermost first.
-  Status load_model(const std::string& name, const std::vector<std::string>& users);
-  Status load_steps(const std::string& name, const std::vector<std::string>& users);
-  Names steps_of(const std::string& name) const;
+  Status load_model(const std::string& name, const std::vector<std::string>& users,
+                    const LoadOverride& other);
+  Status load_steps(const std::string& name, const std::vector<std::string>& users,
+                    const LoadOverride& other);
+  Names steps_of(const std::string& name, const LoadOverride& other) const;
   bool is_loaded(const std::string& name) const;  // under mutex_
   std::string fingerprint_of(const std::string& name) const;
   void unload_model(const std::string& name);
   // Everything that can fail, before anything changes.
-  Result<LoadedModels> load_versions(const std::string& name);
+  Result<LoadedModels> load_versions(const std::string& name, const LoadOverride& other);
   void begin_load(const std::string& name, const std::vector<std::int64_t>& versions);
   void note_failure(const std::string& name, const Status& cause);
   void fail_load(const std::string& name, const std::vector<std::int64_t>& versions,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
 #include "server/scheduler/pending_request.h"
@@ -26,6 +27,7 @@ class RequestScheduler {
 
   virtual bool is_ready() const = 0;        // a request has a chance
   virtual std::size_t waiting() const = 0;  // requests in the queue
+  virtual std::vector<InstanceStatistics> instance_statistics() const { return {}; }
 };
 
 // Told of each run of a model that succeeded, before its requests are answered: how many rows it

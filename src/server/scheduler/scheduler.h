@@ -42,6 +42,7 @@ class Scheduler final : public RequestScheduler {
   bool is_ready() const override;  // an instance is
   std::size_t waiting() const override;
   std::size_t running() const;  // requests that were taken and not answered yet
+  std::vector<InstanceStatistics> instance_statistics() const override;
 
  private:
   struct Batch {

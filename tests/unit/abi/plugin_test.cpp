@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -30,7 +31,42 @@ const OpRegistry& ops() {
   return registry;
 }
 
-Result<std::unique_ptr<Backend>> make_cpu() { return cpu::make_cpu_backend(); }
+// A backend with memory of its own kinds, of which it notes what it is asked.
+class MemoryBackend final : public Backend {
+ public:
+  std::string name() const override { return "memory"; }
+  int device_count() const override { return 1; }
+  Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) override {
+    return cpu_->create_rank(options);
+  }
+  Status check_device_memory(int device, const void* data, std::size_t bytes) override {
+    return invalid_argument("device ", device, " does not have ", bytes, " bytes at ",
+                            reinterpret_cast<std::uintptr_t>(data));
+  }
+  Status read_device_memory(void* host, int, const void* source, std::size_t bytes) override {
+    std::memcpy(host, source, bytes);
+    return {};
+  }
+  Result<std::shared_ptr<std::byte>> allocate_host(std::size_t bytes) override {
+    if (bytes == 0) return std::shared_ptr<std::byte>();
+    return std::shared_ptr<std::byte>(new std::byte[bytes], [](std::byte* data) {
+      ++freed;
+      delete[] data;
+    });
+  }
+  static inline int freed = 0;
+
+ private:
+  std::unique_ptr<Backend> cpu_ = cpu::make_cpu_backend();
+};
+
+// A process exports one backend.
+bool exports_memory = false;
+
+Result<std::unique_ptr<Backend>> make_cpu() {
+  if (exports_memory) return std::unique_ptr<Backend>(std::make_unique<MemoryBackend>());
+  return cpu::make_cpu_backend();
+}
 
 std::unique_ptr<Backend> plugin() {
   auto backend = make_plugin_backend(export_backend("elsewhere", make_cpu));
@@ -169,11 +205,32 @@ TEST(Plugin, GatherGivesEveryRanksBytesInOrder) {
   EXPECT_EQ(communicators[1]->sent_bytes(), 5);
 }
 
+TEST(Plugin, MemoryOfDevicesAndOfTheHostCrosses) {
+  exports_memory = true;
+  auto made = make_plugin_backend(export_backend("elsewhere", make_cpu));
+  exports_memory = false;
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const Status refused = (*made)->check_device_memory(3, reinterpret_cast<void*>(64), 5);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.message(), "device 3 does not have 5 bytes at 64");
+  char copy[4] = {};
+  EXPECT_TRUE((*made)->read_device_memory(copy, 0, "abc", 4).ok());
+  EXPECT_STREQ(copy, "abc");
+  EXPECT_EQ(*(*made)->allocate_host(0), nullptr);
+  auto memory = (*made)->allocate_host(100);
+  ASSERT_TRUE(memory.ok() && *memory != nullptr);
+  made = internal_error("gone");  // memory may outlive its backend
+  std::memset(memory->get(), 1, 100);
+  EXPECT_EQ(MemoryBackend::freed, 0);
+  memory->reset();
+  EXPECT_EQ(MemoryBackend::freed, 1);
+}
+
 TEST(Plugin, AnotherAbiIsRefusedWithBothNumbers) {
   tutti_backend_api table = *export_backend("elsewhere", make_cpu);
   table.abi = TUTTI_BACKEND_ABI + 1;
   EXPECT_THAT(make_plugin_backend(&table).status().message(),
-              HasSubstr("has backend ABI 2, expected 1"));
+              HasSubstr("has backend ABI 3, expected 2"));
   table.abi = TUTTI_BACKEND_ABI;
   table.size = 16;
   EXPECT_THAT(make_plugin_backend(&table).status().message(), HasSubstr("has 16 bytes"));

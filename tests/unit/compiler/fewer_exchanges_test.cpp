@@ -156,5 +156,103 @@ TEST_F(FewerExchangesTest, SegmentsAreGatheredTogether) {
   expect_equal(text, {{"a", random_f32({1, 4, 16}, 1)}, {"b", random_f32({1, 7, 16}, 2)}});
 }
 
+// A bias that products make of pairs of tokens, twice, with an update between that sums over them.
+TEST_F(FewerExchangesTest, APairRepresentationIsSplitAlongItsQueries) {
+  std::string text = "graph @g (%x: f32[1, 10, 16], %z: f32[1, 10, 10, 6]) {\n";
+  text += R"(  %wz = constant f32[6, 6] data
+  %z0 = MatMul(%z, %wz)
+)";
+  std::string x = "x";
+  for (const int layer : {0, 1}) {
+    const std::string l = str_cat("l", layer);
+    text += heads(l + "q", x, 10) + heads(l + "k", x, 10) + heads(l + "v", x, 10);
+    text += str_cat("  %", l, "wb = constant f32[6, 4] data\n  %", l, "b0 = MatMul(%z", layer,
+                    ", %", l, "wb)\n  %", l, "b = Transpose(%", l, "b0) {perm = [0, 3, 1, 2]}\n  %",
+                    l, "a = Attention(%", l, "q, %", l, "k, %", l, "v, %", l,
+                    "b) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n");
+    text += merged(l + "o", l + "a", 10);
+    text += str_cat("  %x", layer, " = Add(%", x, ", %", l, "o)\n");
+    x = str_cat("x", layer);
+    if (layer == 1) break;
+    text += R"(  %wu = constant f32[16, 6] data
+  %u = MatMul(%x0, %wu)
+  %uc = Reshape(%u) {shape = dims[1, 1, 10, 6]}
+  %z1 = Add(%z0, %uc)
+)";
+  }
+  text += "  return %x1\n}";
+  for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
+    const CompiledModel compiled = compile_text(text, options(mesh));
+    EXPECT_THAT(compiled.explain, ::testing::HasSubstr("l1b: f32 [1, 4, 10/cp, 10]"));
+    // Keys and values of the second layer, the update of the columns, the result.
+    EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllGather", 3}})) << compiled.explain;
+  }
+  expect_equal(text, {{"x", random_f32({1, 10, 16}, 1)}, {"z", random_f32({1, 10, 10, 6}, 2)}});
+}
+
+// A convolution over the places of an image between attentions, as in a gated convolutional MLP.
+TEST_F(FewerExchangesTest, TokensAreCutByRowsForConvolutionsBetweenAttentions) {
+  std::string text = "graph @g (%x: f32[1, 24, 16]) {\n";
+  text += heads("q", "x", 24) + heads("k", "x", 24) + heads("v", "x", 24);
+  text += "  %a = Attention(%q, %k, %v) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n";
+  text += merged("o", "a", 24);
+  text += R"(  %g = Reshape(%o) {shape = dims[1, 8, 3, 16]}
+  %c = Transpose(%g) {perm = [0, 3, 1, 2]}
+  %wc = constant f32[16, 16, 3, 3] data
+  %d = Conv(%c, %wc) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], group = 1}
+  %e = Transpose(%d) {perm = [0, 2, 3, 1]}
+  %f = Reshape(%e) {shape = dims[1, 24, 16]}
+  %y = Add(%o, %f)
+  return %y
+})";
+  for (const char* mesh : {"cp=2", "cp=4"}) {
+    const CompiledModel compiled = compile_text(text, options(mesh));
+    Counts kinds = exchanges_of(compiled);
+    EXPECT_EQ(kinds["Halo"], 1) << compiled.explain;
+    EXPECT_EQ(kinds["AllGather"], 1) << compiled.explain;
+    EXPECT_THAT(compiled.explain, ::testing::HasSubstr("d: f32 [1, 16, 8/cp, 3]"));
+  }
+  expect_equal(text, {{"x", random_f32({1, 24, 16}, 1)}});
+}
+
+// Attention over five frames at each of twelve places, and nothing else.
+TEST_F(FewerExchangesTest, ManyShortSequencesAreSharedOutWhole) {
+  std::string text = "graph @g (%x: f32[12, 5, 16]) {\n";
+  for (const char* part : {"q", "k", "v"}) {
+    text +=
+        str_cat("  %", part, ".w = constant f32[16, 16] data\n  %", part, ".p = MatMul(%x, %", part,
+                ".w)\n  %", part, " = Reshape(%", part, ".p) {shape = dims[12, 5, 4, 4]}\n");
+  }
+  text += R"(  %a = Attention(%q, %k, %v) {scale = 0.5, is_causal = 0, layout = "bshd"}
+  return %a
+})";
+  for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
+    const CompiledModel compiled = compile_text(text, options(mesh));
+    EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllGather", 1}})) << compiled.explain;
+    EXPECT_THAT(compiled.explain, ::testing::HasSubstr("a: f32 [12/cp, 5, 4, 4]"));
+  }
+  expect_equal(text, {{"x", random_f32({12, 5, 16}, 1)}});
+}
+
+// Tokens of all frames attend to each other, then each frame's to what belongs to it.
+TEST_F(FewerExchangesTest, AttentionWithinGroupsOfTokensTakesHeads) {
+  std::string text = "graph @g (%x: f32[1, 15, 16], %face: f32[3, 2, 4, 4]) {\n";
+  text += heads("q", "x", 15) + heads("k", "x", 15) + heads("v", "x", 15);
+  text += "  %a = Attention(%q, %k, %v) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n";
+  text += merged("o", "a", 15) + heads("r", "o", 15);
+  text += R"(  %g = Reshape(%r) {shape = dims[3, 5, 4, 4]}
+  %c = Attention(%g, %face, %face) {scale = 0.5, is_causal = 0, layout = "bshd"}
+  %d = Reshape(%c) {shape = dims[1, 15, 16]}
+  %y = Add(%o, %d)
+  return %y
+})";
+  for (const char* mesh : {"cp=2", "cp=4"}) {
+    const CompiledModel compiled = compile_text(text, options(mesh));
+    EXPECT_THAT(compiled.explain, ::testing::HasSubstr("c: f32 [3, 5, 4/cp, 4]"));
+    EXPECT_EQ(exchanges_of(compiled)["AllGather"], 1) << compiled.explain;
+  }
+  expect_equal(text, {{"x", random_f32({1, 15, 16}, 1)}, {"face", random_f32({3, 2, 4, 4}, 2)}});
+}
+
 }  // namespace
 }  // namespace tutti

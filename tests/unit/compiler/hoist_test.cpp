@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/str_cat.h"
 #include "compiler_fixture.h"
 #include "toy_transformer.h"
 
@@ -75,6 +76,50 @@ TEST_F(HoistTest, AModelWithoutAttentionHasNoInvariantInput) {
     return %b
   })");
   EXPECT_THAT(invariant_inputs(*graph, options()), IsEmpty());
+}
+
+// Text and video, joined for an attention in this order, and one over keys beside it.
+std::string joined_attention(std::string_view order, std::string_view results) {
+  return str_cat(R"(graph @g (%text: f32[1, 5, 16], %video: f32[1, 9, 16], %keys: f32[1, 3, 16]) {
+    %w = constant f32[16, 16] data
+    %wk = constant f32[16, 16] data
+    %j = Concat()",
+                 order, R"() {axis = 1}
+    %p = MatMul(%j, %w)
+    %q = Reshape(%p) {shape = dims[1, 14, 4, 4]}
+    %a = Attention(%q, %q, %q) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    %f = Reshape(%a) {shape = dims[1, 14, 16]}
+    %kp = MatMul(%keys, %wk)
+    %k = Reshape(%kp) {shape = dims[1, 3, 4, 4]}
+    %b = Attention(%a, %k, %k) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    %c = Reshape(%b) {shape = dims[1, 14, 16]}
+    )",
+                 results, "\n}");
+}
+
+// The rows of the result are those of the video, whichever operand of the join it is.
+TEST_F(HoistTest, WhatTheResultsRowsComeFromIsDenoised) {
+  const auto text_first = parse(joined_attention("%text, %video", R"(
+    %y = Slice(%c) {axes = [1], starts = dims[5], ends = dims[14], steps = [1]}
+    return %y)"));
+  EXPECT_THAT(invariant_inputs(*text_first, options()), ElementsAre("text", "keys"));
+  const auto video_first = parse(joined_attention("%video, %text", R"(
+    %y = Slice(%c) {axes = [1], starts = dims[0], ends = dims[9], steps = [1]}
+    return %y)"));
+  EXPECT_THAT(invariant_inputs(*video_first, options()), ElementsAre("text", "keys"));
+}
+
+TEST_F(HoistTest, NoSequenceIsInvariantWhereTheResultHasRowsOfAll) {
+  const auto graph = parse(joined_attention("%text, %video", "return %c"));
+  EXPECT_THAT(invariant_inputs(*graph, options()), ElementsAre("keys"));
+}
+
+// Where the result has no rows, queries say what is denoised.
+TEST_F(HoistTest, QueriesAreDenoisedWhereTheResultIsOneVector) {
+  const auto graph = parse(joined_attention("%text, %video", R"(
+    %y = Reduce(%c) {kind = "mean", axes = [1], keepdims = 0}
+    return %y)"));
+  EXPECT_THAT(invariant_inputs(*graph, options()), ElementsAre("keys"));
 }
 
 TEST_F(HoistTest, MovingAnInvariantInputAboutIsNotWorthKeeping) {

@@ -1,51 +1,19 @@
-// Ranks that share one card: exchanges against the CPU backend, failures and deadlines.
+// Ranks that share one card, and ranks on several where there are some: exchanges against the CPU
+// backend, failures and deadlines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 
-#include "backends/cpu/backend.h"
-#include "backends/cuda/backend.h"
-#include "graph/printer.h"
-#include "ops/lowering.h"
-#include "runtime/instance.h"
+#include "rank_plans.h"
 
 namespace tutti::cuda {
 namespace {
 
 using ::testing::HasSubstr;
-
-const OpRegistry& ops() {
-  static const OpRegistry registry = [] {
-    OpRegistry all;
-    LoweringRegistry lowerings;
-    register_all_ops(&all, &lowerings);
-    return all;
-  }();
-  return registry;
-}
-
-Plan plan_of(int ranks, std::string text) {
-  const std::string number = std::to_string(ranks);
-  for (std::size_t at = 0; (at = text.find("$N", at)) != std::string::npos;) {
-    text.replace(at, 2, number);
-  }
-  Plan plan;
-  plan.mesh = *Mesh::parse("cp=" + number);
-  auto graph = parse_graph(text, ops());
-  EXPECT_TRUE(graph.ok()) << graph.status().to_string();
-  if (!graph.ok()) return plan;
-  plan.main = *std::move(graph);
-  for (const Value* input : plan.main->inputs()) {
-    plan.inputs.push_back({input->name(), input->dtype(), input->shape()});
-  }
-  for (const Value* output : plan.main->outputs()) {
-    plan.outputs.push_back({output->name(), output->dtype(), output->shape()});
-  }
-  return plan;
-}
 
 // Every exchange, with pieces of different sizes.
 Plan exchanges(int ranks) {
@@ -66,14 +34,6 @@ Plan exchanges(int ranks) {
     %again = AllGather(%part) {axis = "cp", ranks = $N, dim = 1, units = dims[t], size = dims[t]}
     return %whole, %total, %again
   })");
-}
-
-Tensor numbers(Dims dims, int seed) {
-  Tensor tensor = *Tensor::allocate(DType::kFloat32, std::move(dims));
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
-    tensor.mutable_data_as<float>()[i] = static_cast<float>((i * 7 + seed * 13) % 19) * 0.25F;
-  }
-  return tensor;
 }
 
 // Stops one rank in front of one operator, once, until it is let go.
@@ -114,11 +74,11 @@ class CudaRanks : public ::testing::Test {
     cuda_ = *std::move(cuda);
   }
 
-  Result<std::unique_ptr<Instance>> load(int ranks, std::shared_ptr<RankHooks> hooks = nullptr) {
+  Result<std::unique_ptr<Instance>> load(int ranks, std::shared_ptr<RankHooks> hooks = nullptr,
+                                         int devices = 1) {
     InstanceOptions options;
     options.group.hooks = std::move(hooks);
-    return Instance::load(exchanges(ranks), *cuda_,
-                          std::vector<int>(static_cast<std::size_t>(ranks), 0), options);
+    return Instance::load(exchanges(ranks), *cuda_, deal_out(ranks, devices), options);
   }
 
   void expect_right(Instance& instance, int ranks, std::int64_t tokens, int seed) {
@@ -144,10 +104,22 @@ TEST_F(CudaRanks, ExchangesGiveTheBitsOfTheCpu) {
   for (const int ranks : {1, 2, 3, 4, 8}) {
     auto instance = load(ranks);
     ASSERT_TRUE(instance.ok()) << instance.status().to_string();
-    for (int seed = 0; seed < 4; ++seed) expect_right(**instance, ranks, 11, seed);
+    for (int seed = 0; seed < 5; ++seed) expect_right(**instance, ranks, 11, seed);
     // Fewer tokens than ranks: some hold nothing.
     expect_right(**instance, ranks, 3, 9);
     expect_right(**instance, ranks, 11, 10);
+  }
+}
+
+TEST_F(CudaRanks, ExchangesBetweenCardsGiveTheBitsOfTheCpu) {
+  const int devices = cuda_->device_count();
+  if (devices < 2) GTEST_SKIP() << "needs two GPUs, there is one";
+  for (const int ranks : {2, 3, 4, 8}) {
+    auto instance = load(ranks, nullptr, devices);
+    ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+    for (int seed = 0; seed < 5; ++seed) expect_right(**instance, ranks, 11, seed);
+    expect_right(**instance, ranks, 3, 9);
+    for (int seed = 0; seed < 3; ++seed) expect_right(**instance, ranks, 11, seed);
   }
 }
 
@@ -239,6 +211,70 @@ TEST_F(CudaRanks, AFailingRankFailsItsRequestAndTheGroupIsMadeAnew) {
   EXPECT_THAT(failed.status().message(), HasSubstr("rank 1 of 2"));
   EXPECT_THAT(failed.status().message(), HasSubstr("the card fell out"));
   expect_right(**instance, 2, 11, 2);
+}
+
+// Lets ranks record and replay, and disturbs one replay of one rank.
+class ReplayFault final : public RankHooks {
+ public:
+  ReplayFault(int rank, std::function<Status()> action) : rank_(rank), action_(std::move(action)) {}
+  Status before_node(int, const Node&) override { return {}; }
+  bool watches_nodes() const override { return false; }
+  Status before_replay(int rank) override {
+    ++replays;
+    if (rank != rank_ || !is_armed.exchange(false)) return {};
+    return action_();
+  }
+  std::atomic<bool> is_armed{false};
+  std::atomic<int> replays{0};
+
+ private:
+  const int rank_;
+  const std::function<Status()> action_;
+};
+
+TEST_F(CudaRanks, ARankThatFailsInFrontOfTheGraphFailsItsRequestAndTheGroupIsMadeAnew) {
+  for (const int devices : {1, cuda_->device_count()}) {
+    for (const int rank : {0, 1}) {
+      const auto fault =
+          std::make_shared<ReplayFault>(rank, [] { return internal_error("the card fell out"); });
+      auto instance = load(3, fault, devices);
+      ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+      for (int seed = 0; seed < 4; ++seed) expect_right(**instance, 3, 11, seed);
+      EXPECT_EQ(fault->replays, 3 * 3);
+      fault->is_armed = true;
+      const auto failed = (*instance)->infer({{"x", numbers({2, 11, 6, 5}, 1)}});
+      EXPECT_EQ(failed.status().code(), StatusCode::kUnavailable);
+      EXPECT_THAT(failed.status().message(), HasSubstr(str_cat("rank ", rank, " of 3")));
+      EXPECT_THAT(failed.status().message(), HasSubstr("the card fell out"));
+      for (int seed = 0; seed < 4; ++seed) expect_right(**instance, 3, 11, seed);
+    }
+  }
+}
+
+TEST_F(CudaRanks, ARankThatStallsInFrontOfTheGraphCostsItsRequestTheDeadline) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool is_open = false;
+  const auto fault = std::make_shared<ReplayFault>(1, [&] {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return is_open; });
+    return Status();
+  });
+  auto instance = load(2, fault, cuda_->device_count());
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  for (int seed = 0; seed < 3; ++seed) expect_right(**instance, 2, 11, seed);
+  fault->is_armed = true;
+  RunOptions options;
+  options.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
+  const auto late = (*instance)->infer({{"x", numbers({2, 11, 6, 5}, 1)}}, options);
+  EXPECT_EQ(late.status().code(), StatusCode::kDeadlineExceeded) << late.status().to_string();
+  EXPECT_THAT(late.status().message(), HasSubstr("rank 1"));
+  {
+    const std::lock_guard lock(mutex);
+    is_open = true;
+  }
+  changed.notify_all();
+  for (int seed = 0; seed < 4; ++seed) expect_right(**instance, 2, 11, seed);
 }
 
 TEST_F(CudaRanks, AnIndexOutOfRangeFailsItsRequestAloneAndIsNamed) {

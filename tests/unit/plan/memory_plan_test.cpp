@@ -34,16 +34,16 @@ TEST(MemoryPlan, BuffersThatMeetAtOneStepStandApart) {
   EXPECT_NE(plan.offsets[0], plan.offsets[1]);
 }
 
-TEST(MemoryPlan, OffsetsAreMultiplesOf64) {
-  const std::vector<BufferLifetime> buffers = {{1, 0, 9}, {3, 0, 9}, {65, 0, 9}};
+TEST(MemoryPlan, OffsetsAreMultiplesOf256) {
+  const std::vector<BufferLifetime> buffers = {{1, 0, 9}, {3, 0, 9}, {257, 0, 9}};
   const MemoryPlan plan = plan_memory(buffers);
-  for (const std::size_t offset : plan.offsets) EXPECT_EQ(offset % 64, 0U);
-  EXPECT_EQ(plan.bytes, 256U);
+  for (const std::size_t offset : plan.offsets) EXPECT_EQ(offset % 256, 0U);
+  EXPECT_EQ(plan.bytes, 1024U);
 }
 
 TEST(MemoryPlan, EmptyBuffersTakeNoMemory) {
   const std::vector<BufferLifetime> buffers = {{0, 0, 9}, {64, 0, 9}, {0, 0, 9}};
-  EXPECT_EQ(plan_memory(buffers).bytes, 64U);
+  EXPECT_EQ(plan_memory(buffers).bytes, 256U);
 }
 
 TEST(MemoryPlan, AGapBetweenLongLivedBuffersIsReused) {
@@ -85,8 +85,8 @@ TEST(MemoryPlan, RandomLifetimesNeverCollideAndStayNearTheLowerBound) {
 }
 
 TEST(MemoryPlan, TheLowerBoundIsTheLargestSumAliveAtOnce) {
-  const std::vector<BufferLifetime> buffers = {{64, 0, 1}, {128, 1, 2}, {64, 3, 3}};
-  EXPECT_EQ(memory_lower_bound(buffers), 192U);
+  const std::vector<BufferLifetime> buffers = {{256, 0, 1}, {512, 1, 2}, {100, 3, 3}};
+  EXPECT_EQ(memory_lower_bound(buffers), 768U);
 }
 
 }  // namespace

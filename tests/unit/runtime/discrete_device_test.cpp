@@ -1,6 +1,8 @@
 // A backend whose memory is not the host's: what a GPU asks of the executor.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "runtime/instance.h"
 #include "toy.h"
 
@@ -69,11 +71,22 @@ class DiscreteDevice final : public RankDevice {
     if (bytes > 0 && ranges_.contains(host)) return internal_error("upload from the device");
     return host_->upload(target, host, bytes);
   }
+  Status read_input(const RowCopy& rows) override {
+    if (!ranges_.contains(rows.target)) return internal_error("an input goes to host memory");
+    input_bytes += rows.rows * rows.row_bytes;
+    return host_->read_input(rows);
+  }
+  Status write_output(void* target, const void* source, std::size_t bytes) override {
+    if (!ranges_.contains(source)) return internal_error("an output comes from host memory");
+    return host_->write_output(target, source, bytes);
+  }
   Status download(void* host, const void* source, std::size_t bytes) override {
     if (!ranges_.contains(source)) return internal_error("download from host memory");
     return host_->download(host, source, bytes);
   }
   Status finish() override { return {}; }
+
+  std::size_t input_bytes = 0;  // read from requests
 
  private:
   std::unique_ptr<RankDevice> host_;
@@ -87,8 +100,23 @@ class DiscreteBackend final : public Backend {
   int device_count() const override { return 3; }
   Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) override {
     TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankDevice> host, cpu_.create_rank(options));
-    return std::unique_ptr<RankDevice>(std::make_unique<DiscreteDevice>(std::move(host)));
+    auto device = std::make_unique<DiscreteDevice>(std::move(host));
+    ranks.push_back(device.get());
+    return std::unique_ptr<RankDevice>(std::move(device));
   }
+  Status check_device_memory(int device, const void* data, std::size_t bytes) override {
+    if (device == 1 && regions.contains(data)) return {};
+    return invalid_argument("its ", bytes, " bytes are not in the memory of device ", device);
+  }
+  Status read_device_memory(void* host, int, const void* source, std::size_t bytes) override {
+    ++fetches;
+    std::memcpy(host, source, bytes);
+    return {};
+  }
+
+  Ranges regions;  // of device 1, for requests
+  int fetches = 0;
+  std::vector<DiscreteDevice*> ranks;
 
  private:
   cpu::CpuBackend cpu_{toy::kernels()};
@@ -106,6 +134,124 @@ TEST(DiscreteDevice, RequestsAreUploadedAndAnswersDownloaded) {
     EXPECT_EQ(toy::values(outputs->at("z")), toy::expected_z(x, text));
     EXPECT_EQ(toy::values(outputs->at("echo")), toy::values(x));
   }
+}
+
+TEST(DiscreteDevice, RanksReadTheirPiecesAndNothingElse) {
+  DiscreteBackend backend;
+  auto instance = Instance::load(toy::plan_of("cp=3", R"(graph @g (%x: f32[2, t], %y: f32[t]) {
+    %a = ShardSlice(%x) {axis = "cp", ranks = 3, dim = 1, units = dims[t]}
+    %b = ShardSlice(%x) {axis = "cp", ranks = 3, dim = 0, units = dims[2]}
+    %ga = AllGather(%a) {axis = "cp", ranks = 3, dim = 1, units = dims[t], size = dims[t]}
+    %gb = AllGather(%b) {axis = "cp", ranks = 3, dim = 0, units = dims[2], size = dims[2]}
+    %c = ShardSlice(%y) {axis = "cp", ranks = 3, dim = 0, units = dims[t]}
+    %gc = AllGather(%c) {axis = "cp", ranks = 3, dim = 0, units = dims[t], size = dims[t]}
+    %z = Affine(%y)
+    return %ga, %gb, %gc, %z
+  })"),
+                                 backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  for (const std::int64_t t : {7, 2, 7}) {
+    for (DiscreteDevice* rank : backend.ranks) rank->input_bytes = 0;
+    const Tensor x = toy::numbers({2, t}, 1);
+    const Tensor y = toy::numbers({t}, 2);
+    const auto outputs = (*instance)->infer({{"x", x}, {"y", y}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+    EXPECT_EQ(toy::values(outputs->at("ga")), toy::values(x));
+    EXPECT_EQ(toy::values(outputs->at("gb")), toy::values(x));
+    EXPECT_EQ(toy::values(outputs->at("gc")), toy::values(y));
+    // Of x its pieces; y is wanted whole besides.
+    std::size_t total = 0;
+    for (const DiscreteDevice* rank : backend.ranks) total += rank->input_bytes;
+    EXPECT_EQ(total, 2 * x.byte_size() + 3 * y.byte_size());
+  }
+}
+
+Tensor on_device(Tensor tensor, Ranges* regions) {
+  regions->add(tensor.data(), tensor.byte_size());
+  return tensor;
+}
+
+TEST(DiscreteDevice, RequestsMayLieInTheMemoryOfADevice) {
+  DiscreteBackend backend;
+  auto instance = Instance::load(toy::make_plan("cp=3"), backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const MemoryPlace place{MemoryPlace::Kind::kDevice, 1};
+  for (int step = 0; step < 4; ++step) {
+    const Tensor x = on_device(toy::numbers({2, 7, 4, 2}, step), &backend.regions);
+    const Tensor text = on_device(toy::numbers({2, 4}, step / 2), &backend.regions);
+    RunOptions options;
+    options.input_places = {{"x", place}, {"text", place}};
+    options.output_places = {{"z", place}};
+    options.allocate_output = [&](std::size_t i, const TensorDesc& desc) -> Result<Tensor> {
+      TUTTI_ASSIGN_OR_RETURN(Tensor output, Tensor::allocate(desc.dtype, desc.dims));
+      return i == 0 ? on_device(std::move(output), &backend.regions) : output;
+    };
+    const auto outputs = (*instance)->infer({{"x", x}, {"text", text}}, options);
+    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+    EXPECT_EQ(toy::values(outputs->at("z")), toy::expected_z(x, text));
+    EXPECT_EQ(toy::values(outputs->at("echo")), toy::values(x));
+  }
+  // The prologue's results are known again by the content of what lies there.
+  EXPECT_EQ((*instance)->prologue_stats().misses, 2);
+  EXPECT_EQ(backend.fetches, 4);
+}
+
+TEST(DiscreteDevice, MemoryThatIsNotThereIsRefusedByName) {
+  DiscreteBackend backend;
+  auto instance = Instance::load(toy::make_plan("cp=1"), backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const TensorMap inputs = {{"x", toy::numbers({1, 2, 3, 2}, 1)},
+                            {"text", toy::numbers({1, 4}, 1)}};
+  const auto refusal = [&](const RunOptions& options) {
+    const Status status = (*instance)->infer(inputs, options).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    return status.message();
+  };
+  RunOptions options;
+  options.input_places = {{"x", {MemoryPlace::Kind::kDevice, 1}}};
+  EXPECT_EQ(refusal(options), "input 'x': its 48 bytes are not in the memory of device 1");
+  options.input_places = {{"y", {MemoryPlace::Kind::kDevice, 1}}};
+  EXPECT_EQ(refusal(options), "the place of input 'y' is given, but there is no such input");
+  options.input_places = {};
+  options.output_places = {{"z", {MemoryPlace::Kind::kDevice, 1}}};
+  EXPECT_EQ(refusal(options), "the place of output 'z' is given, but no memory for it");
+  options.allocate_output = [](std::size_t, const TensorDesc& desc) {
+    return Tensor::allocate(desc.dtype, desc.dims);
+  };
+  EXPECT_EQ(refusal(options), "output 'z': its 48 bytes are not in the memory of device 1");
+  EXPECT_TRUE((*instance)->infer(inputs).ok());
+}
+
+TEST(DiscreteDevice, TheCpuReadsHostMemoryOnly) {
+  cpu::CpuBackend backend{toy::kernels()};
+  auto instance = Instance::load(toy::make_plan("cp=1"), backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  RunOptions options;
+  options.input_places = {{"x", {MemoryPlace::Kind::kDevice, 0}}};
+  const auto refused = (*instance)->infer(
+      {{"x", toy::numbers({1, 2, 3, 2}, 1)}, {"text", toy::numbers({1, 4}, 1)}}, options);
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      refused.status().message(),
+      "input 'x': it lies in the memory of device 0, but the cpu backend reads and writes host "
+      "memory only");
+}
+
+TEST(DiscreteDevice, AnswersComeBackToBeLentAgain) {
+  cpu::CpuBackend backend{toy::kernels()};
+  AnswerMemory memory;
+  const TensorDesc large{DType::kFloat32, {1 << 15}};
+  auto first = memory.allocate(large, backend);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  const std::byte* place = first->data();
+  auto second = memory.allocate(large, backend);
+  ASSERT_TRUE(second.ok());
+  EXPECT_NE(second->data(), place);
+  first = Tensor();
+  EXPECT_EQ(memory.idle_blocks(), 1U);
+  EXPECT_EQ(memory.allocate(large, backend)->data(), place);
+  const TensorDesc other{DType::kFloat32, {1 << 16}};
+  EXPECT_NE(memory.allocate(other, backend)->data(), place);
 }
 
 TEST(DiscreteDevice, OutputsMayBeConstantsAndEachOther) {

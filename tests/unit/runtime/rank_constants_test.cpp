@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <numeric>
 
 #include "graph/mesh.h"
@@ -90,7 +91,7 @@ TEST_F(RankConstantsTest, KnowsPiecesOfConstantsFromOtherValues) {
 }
 
 TEST_F(RankConstantsTest, CutsAlongSeveralAxesAndSharesWhatItCut) {
-  RankConstants constants(false);
+  RankConstants constants;
   const auto first = constants.get(*graph_->find_value("b"), symbols_);
   ASSERT_TRUE(first.ok());
   EXPECT_EQ((*first)->dims(), (Dims{4, 4}));
@@ -100,11 +101,45 @@ TEST_F(RankConstantsTest, CutsAlongSeveralAxesAndSharesWhatItCut) {
 }
 
 TEST_F(RankConstantsTest, LetsPiecesGoWhenNobodyHoldsThem) {
-  for (const bool keeps : {false, true}) {
-    RankConstants constants(keeps);
-    std::weak_ptr<const Tensor> piece = *constants.get(*graph_->find_value("a"), symbols_);
-    EXPECT_EQ(piece.expired(), !keeps);
+  RankConstants constants;
+  std::weak_ptr<const Tensor> piece = *constants.get(*graph_->find_value("a"), symbols_);
+  EXPECT_TRUE(piece.expired());
+}
+
+// Memory that is not the host's: counts what it is given to keep.
+class CountingDevice final : public RankDevice {
+ public:
+  Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec&) override {
+    return unimplemented("no kernels");
   }
+  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t) override {
+    return unimplemented("no buffers");
+  }
+  Result<const void*> place_constant(const Tensor& tensor) override {
+    placed.push_back(numbers(tensor));
+    return static_cast<const void*>(&placed.back());
+  }
+  Status upload(void*, const void*, std::size_t) override { return {}; }
+  Status download(void*, const void*, std::size_t) override { return {}; }
+  Status finish() override { return {}; }
+
+  std::deque<std::vector<float>> placed;
+};
+
+TEST_F(RankConstantsTest, PutsAPieceOnADeviceOnceAndKeepsNoCopyOnTheHost) {
+  RankConstants constants;
+  CountingDevice device;
+  const Value& a = *graph_->find_value("a");
+  const auto place = constants.place(a, symbols_, device);
+  ASSERT_TRUE(place.ok()) << place.status().to_string();
+  // Another tensor may get the address that the piece had in host memory.
+  const auto other = constants.place(*graph_->find_value("b"), symbols_, device);
+  ASSERT_TRUE(other.ok());
+  EXPECT_NE(*other, *place);
+  EXPECT_EQ(*constants.place(a, symbols_, device), *place);
+  ASSERT_EQ(device.placed.size(), 2U);
+  EXPECT_EQ(device.placed[0].size(), 8U * 4U);
+  EXPECT_EQ(device.placed[1].size(), 4U * 4U);
 }
 
 }  // namespace

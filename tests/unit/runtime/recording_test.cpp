@@ -1,6 +1,8 @@
 // A device that records: which runs go step by step, which are noted, which are repeated.
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "runtime/instance.h"
 #include "toy.h"
 
@@ -25,6 +27,7 @@ struct Call {
 struct Tape {
   Counts counts;
   bool is_recording = false;
+  bool has_exchanges = false;
   std::vector<Call> calls;
 };
 
@@ -89,6 +92,11 @@ class TapedDevice final : public RankDevice {
   }
   Status finish() override { return {}; }
   bool can_record() const override { return true; }
+  bool records_exchanges() const override { return tape_.has_exchanges; }
+  void drop_recording() override {
+    tape_.is_recording = false;
+    tape_.calls.clear();
+  }
   Status begin_recording() override {
     tape_.is_recording = true;
     return {};
@@ -108,12 +116,15 @@ class TapedDevice final : public RankDevice {
 class TapedBackend final : public Backend {
  public:
   std::string name() const override { return "taped"; }
-  int device_count() const override { return 1; }
+  int device_count() const override { return 4; }
   Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) override {
     TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankDevice> host, cpu_.create_rank(options));
+    Tape& tape = tapes.emplace_back();
+    tape.has_exchanges = records_exchanges;
     return std::unique_ptr<RankDevice>(std::make_unique<TapedDevice>(std::move(host), tape));
   }
-  Tape tape;
+  std::deque<Tape> tapes;  // by rank
+  bool records_exchanges = false;
 
  private:
   cpu::CpuBackend cpu_{toy::kernels()};
@@ -142,7 +153,7 @@ TEST(Recording, TheFirstRunGoesStepByStepTheSecondIsRecordedLaterOnesRepeat) {
     ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
     EXPECT_EQ(toy::values(outputs->at("c")), chained(x));
   }
-  const Counts& counts = backend.tape.counts;
+  const Counts& counts = backend.tapes[0].counts;
   EXPECT_EQ(counts.runs, 3);
   EXPECT_EQ(counts.noted, 3);
   EXPECT_EQ(counts.recordings, 1);
@@ -160,8 +171,8 @@ TEST(Recording, SizesHaveRecordingsOfTheirOwn) {
     ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
     EXPECT_EQ(toy::values(outputs->at("c")), chained(x));
   }
-  EXPECT_EQ(backend.tape.counts.recordings, 2);
-  EXPECT_EQ(backend.tape.counts.replays, 4);
+  EXPECT_EQ(backend.tapes[0].counts.recordings, 2);
+  EXPECT_EQ(backend.tapes[0].counts.replays, 4);
 }
 
 TEST(Recording, ALargerArenaMakesOldRecordingsUnused) {
@@ -188,8 +199,8 @@ TEST(Recording, ShortStretchesAndProfiledRunsGoStepByStep) {
   for (int step = 0; step < 3; ++step) {
     ASSERT_TRUE((*instance)->infer({{"x", toy::numbers({3}, step)}}).ok());
   }
-  EXPECT_EQ(backend.tape.counts.recordings, 0);
-  EXPECT_EQ(backend.tape.counts.runs, 6);
+  EXPECT_EQ(backend.tapes[0].counts.recordings, 0);
+  EXPECT_EQ(backend.tapes[0].counts.runs, 6);
 
   TapedBackend watched;
   auto longer = Instance::load(toy::plan_of("", kChain), watched);
@@ -199,7 +210,64 @@ TEST(Recording, ShortStretchesAndProfiledRunsGoStepByStep) {
   for (int step = 0; step < 3; ++step) {
     ASSERT_TRUE((*longer)->infer({{"x", toy::numbers({3}, step)}}, profiled).ok());
   }
-  EXPECT_EQ(watched.tape.counts.recordings, 0);
+  EXPECT_EQ(watched.tapes[0].counts.recordings, 0);
+}
+
+TEST(Recording, WithExchangesAProgramIsOneRecordingOnEveryRank) {
+  TapedBackend backend;
+  backend.records_exchanges = true;
+  auto instance = Instance::load(toy::make_plan("cp=3"), backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const Tensor text = toy::numbers({2, 4}, 1);
+  // Fewer heads than ranks: one rank has nothing to compute between the exchanges.
+  for (const std::int64_t heads : {2, 5}) {
+    for (Tape& tape : backend.tapes) tape.counts = {};
+    for (int step = 0; step < 5; ++step) {
+      const Tensor x = toy::numbers({2, 7, heads, 2}, step);
+      const auto outputs = (*instance)->infer({{"x", x}, {"text", text}});
+      ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+      EXPECT_EQ(toy::values(outputs->at("z")), toy::expected_z(x, text));
+    }
+    for (const Tape& tape : backend.tapes) {
+      EXPECT_EQ(tape.counts.recordings, 1);
+      EXPECT_EQ(tape.counts.replays, 4);
+    }
+  }
+}
+
+// After a request that one rank alone refused, the others still have their recordings.
+TEST(Recording, RanksThatRememberDifferentThingsAgreeOnWhatAllCanDo) {
+  TapedBackend backend;
+  backend.records_exchanges = true;
+  auto instance = Instance::load(toy::plan_of("cp=2", R"(graph @g (%x: f32[t]) {
+    %p = ShardSlice(%x) {axis = "cp", ranks = 2, dim = 0, units = dims[t]}
+    %g = AllGather(%p) {axis = "cp", ranks = 2, dim = 0, units = dims[t], size = dims[t]}
+    %q = ShardSlice(%g) {axis = "cp", ranks = 2, dim = 0, units = dims[t]}
+    %a = Affine(%q)
+    %y = AllGather(%a) {axis = "cp", ranks = 2, dim = 0, units = dims[t], size = dims[t]}
+    %r = ShardSlice(%y) {axis = "cp", ranks = 2, dim = 0, units = dims[t]}
+    %b = Affine(%r)
+    return %y
+  })"),
+                                 backend);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const auto expect_right = [&](int seed) {
+    const Tensor x = toy::numbers({6}, seed);
+    const auto outputs = (*instance)->infer({{"x", x}});
+    ASSERT_TRUE(outputs.ok()) << outputs.status().to_string();
+    std::vector<float> y = toy::values(x);
+    for (float& value : y) value = 2 * value + 1;
+    EXPECT_EQ(toy::values(outputs->at("y")), y);
+  };
+  for (int seed = 0; seed < 3; ++seed) expect_right(seed);
+  Tensor bad = toy::numbers({6}, 1);
+  bad.mutable_data_as<float>()[5] = 500;  // rank 1 refuses what it makes of it, at the very end
+  const auto refused = (*instance)->infer({{"x", bad}});
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument) << refused.status().to_string();
+  for (int seed = 0; seed < 5; ++seed) expect_right(seed);
+  EXPECT_EQ(backend.tapes.size(), 2U) << "the ranks were kept";
+  EXPECT_EQ(backend.tapes[0].counts.recordings, 2);
+  EXPECT_EQ(backend.tapes[1].counts.recordings, 2);
 }
 
 }  // namespace

@@ -1,24 +1,43 @@
 // Copies boxes between several buffers, in words of WORD bytes; one box a blockIdx.y.
 // p: BUFFERS buffers, then the boxes, 18 words each: source buffer, offset there, target buffer,
-// offset there, words in all, words of a run, then by dimension (4 of them, outermost first): size,
-// and after those the strides of the source, and of the target. n: nothing.
+// offset there, words in all, words of a run, then by dimension (4 of them, outermost first, of
+// which the last DIMS are used): size, and after those the strides of the source, and of the target.
+// n: nothing. Buffers may lie on other cards: each thread has several words on their way at a time.
+__device__ __forceinline__ void locate(const i64* box, index_t i, i64* from, i64* to) {
+  index_t rest = DIMS == 0 ? 0 : i / (index_t)box[5];
+  *from = *to = (i64)(i - rest * (index_t)box[5]);
+#pragma unroll
+  for (int d = 3; d >= 4 - DIMS; --d) {
+    const index_t next = d == 4 - DIMS ? 0 : rest / (index_t)box[6 + d];
+    const i64 at = (i64)(rest - next * (index_t)box[6 + d]);
+    rest = next;
+    *from += at * box[10 + d];
+    *to += at * box[14 + d];
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_constant__ Params p) {
   typedef typename Word<WORD>::type W;
+  constexpr int kWords = 4;
   const i64* box = (const i64*)p.p[BUFFERS] + 18 * blockIdx.y;
   const W* source = (const W*)p.p[box[0]] + box[1];
   W* target = (W*)p.p[box[2]] + box[3];
-  FOR_EACH(i, box[4]) {
-    index_t rest = i / (index_t)box[5];
-    i64 from = (i64)(i - rest * (index_t)box[5]);
-    i64 to = from;
+  const index_t count = (index_t)box[4];
+  const index_t step = (index_t)gridDim.x * blockDim.x;
+  for (index_t i = (index_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += kWords * step) {
+    W words[kWords];
+    i64 to[kWords];
 #pragma unroll
-    for (int d = 3; d >= 0; --d) {
-      const index_t next = rest / (index_t)box[6 + d];
-      const i64 at = (i64)(rest - next * (index_t)box[6 + d]);
-      rest = next;
-      from += at * box[10 + d];
-      to += at * box[14 + d];
+    for (int k = 0; k < kWords; ++k) {
+      i64 from = 0;
+      if (i + k * step < count) {
+        locate(box, i + k * step, &from, &to[k]);
+        words[k] = source[from];
+      }
     }
-    target[to] = source[from];
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) {
+      if (i + k * step < count) target[to[k]] = words[k];
+    }
   }
 }

@@ -1,0 +1,1 @@
+"""docs/measurements.json and what is written from it."""

@@ -1,0 +1,205 @@
+// How requests and weights get to the cards and answers back: words that travel between ranks,
+// tensors on a device, pinned answers, pieces of weights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "backends/cuda/memory.h"
+#include "rank_plans.h"
+
+namespace tutti::cuda {
+namespace {
+
+// Every word tells where it belongs and in which run.
+Tensor words(Dims dims, std::uint32_t run) {
+  Tensor tensor = *Tensor::allocate(DType::kUInt32, std::move(dims));
+  auto* data = tensor.mutable_data_as<std::uint32_t>();
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+    data[i] = static_cast<std::uint32_t>(i) * 2654435761U + run * 40503U;
+  }
+  return tensor;
+}
+
+std::int64_t wrong_words(const Tensor& got, const Tensor& want) {
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < want.element_count(); ++i) {
+    wrong += got.data_as<std::uint32_t>()[i] != want.data_as<std::uint32_t>()[i] ? 1 : 0;
+  }
+  return wrong;
+}
+
+class RequestMemory : public ::testing::Test {
+ protected:
+  void SetUp() override { make_backend("push"); }
+  void TearDown() override { unsetenv("TUTTI_CUDA_EXCHANGE"); }
+
+  void make_backend(const char* way) {
+    setenv("TUTTI_CUDA_EXCHANGE", way, 1);
+    auto cuda = CudaBackend::create();
+    if (!cuda.ok()) GTEST_SKIP() << cuda.status().message();
+    cuda_ = *std::move(cuda);
+  }
+
+  std::unique_ptr<Backend> cuda_;
+};
+
+// Tokens to heads and back, several times over: what comes out is what went in.
+constexpr const char* kThereAndBack = R"(graph (%x: u32[t, h, d]) {
+    %p = ShardSlice(%x) {axis = "cp", ranks = $N, dim = 0, units = dims[t]}
+    %h1 = AllToAll(%p) {axis = "cp", ranks = $N, from_dims = [0], from_units = dims[t],
+      from_replicas = [1], to_dims = [1], to_units = dims[h], to_replicas = [1], sizes = dims[t]}
+    %t1 = AllToAll(%h1) {axis = "cp", ranks = $N, from_dims = [1], from_units = dims[h],
+      from_replicas = [1], to_dims = [0], to_units = dims[t], to_replicas = [1], sizes = dims[h]}
+    %h2 = AllToAll(%t1) {axis = "cp", ranks = $N, from_dims = [0], from_units = dims[t],
+      from_replicas = [1], to_dims = [1], to_units = dims[h], to_replicas = [1], sizes = dims[t]}
+    %t2 = AllToAll(%h2) {axis = "cp", ranks = $N, from_dims = [1], from_units = dims[h],
+      from_replicas = [1], to_dims = [0], to_units = dims[t], to_replicas = [1], sizes = dims[h]}
+    %w = AllGather(%t2) {axis = "cp", ranks = $N, dim = 0, units = dims[t], size = dims[t]}
+    return %w
+  })";
+
+TEST_F(RequestMemory, EveryWordArrivesBetweenRanksOfOneCard) {
+  for (const char* way : {"push", "pull"}) {
+    make_backend(way);
+    auto instance = Instance::load(plan_of(3, kThereAndBack), *cuda_, {0, 0, 0});
+    ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+    for (const Dims& dims : {Dims{3, 3, 1}, Dims{7, 5, 3}, Dims{1024, 6, 64}}) {
+      for (std::uint32_t run = 0; run < 4; ++run) {
+        const Tensor x = words(dims, run);
+        const auto got = (*instance)->infer({{"x", x}});
+        ASSERT_TRUE(got.ok()) << got.status().to_string();
+        EXPECT_EQ(wrong_words(got->at("w"), x), 0) << way << " " << str_cat(dims) << " run " << run;
+      }
+    }
+  }
+}
+
+TEST_F(RequestMemory, EveryWordArrivesBetweenCards) {
+  const int devices = cuda_->device_count();
+  if (devices < 2) GTEST_SKIP() << "needs two GPUs, there is one";
+  for (const char* way : {"push", "pull"}) {
+    make_backend(way);
+    // Two pairs of ranks load the link in both directions at once.
+    for (const int ranks : {2, 4}) {
+      auto instance =
+          Instance::load(plan_of(ranks, kThereAndBack), *cuda_, deal_out(ranks, devices));
+      ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+      for (const Dims& dims : {Dims{4, 4, 1}, Dims{9, 5, 3}, Dims{64, 32, 5}, Dims{500, 32, 64},
+                               Dims{4416, 32, 64}, Dims{16384, 32, 64}}) {
+        for (std::uint32_t run = 0; run < 6; ++run) {
+          const Tensor x = words(dims, run);
+          const auto got = (*instance)->infer({{"x", x}});
+          ASSERT_TRUE(got.ok()) << got.status().to_string();
+          ASSERT_EQ(wrong_words(got->at("w"), x), 0)
+              << way << " " << str_cat(dims) << " run " << run << " of " << ranks << " ranks";
+        }
+      }
+    }
+  }
+}
+
+// On its last device, so that two cards give one whose memory another rank must reach.
+TEST_F(RequestMemory, TensorsMayLieOnADevice) {
+  const int device = cuda_->device_count() - 1;
+  const MemoryPlace place{MemoryPlace::Kind::kDevice, device};
+  auto instance = Instance::load(plan_of(2, kThereAndBack), *cuda_, {0, 0});
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const Dims dims = {40, 6, 16};
+  for (std::uint32_t run = 0; run < 4; ++run) {
+    const Tensor x = words(dims, run);
+    auto input = DeviceMemory::allocate(device, x.byte_size());
+    auto output = DeviceMemory::allocate(device, x.byte_size());
+    ASSERT_TRUE(input.ok() && output.ok());
+    std::byte* address = static_cast<std::byte*>((*input)->data());
+    std::byte* answer = static_cast<std::byte*>((*output)->data());
+    ASSERT_EQ(cudaMemcpy(address, x.data(), x.byte_size(), cudaMemcpyDefault), cudaSuccess);
+    ASSERT_EQ(cudaMemset(answer, 0xff, x.byte_size()), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    RunOptions options;
+    options.input_places["x"] = options.output_places["w"] = place;
+    options.allocate_output = [&](std::size_t, const TensorDesc& desc) -> Result<Tensor> {
+      return Tensor::view(desc.dtype, desc.dims, answer, nullptr);
+    };
+    const auto got =
+        (*instance)->infer({{"x", Tensor::view(DType::kUInt32, dims, address, nullptr)}}, options);
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    Tensor back = *Tensor::allocate(DType::kUInt32, dims);
+    ASSERT_TRUE(
+        cuda_->read_device_memory(back.mutable_data(), device, answer, back.byte_size()).ok());
+    EXPECT_EQ(wrong_words(back, x), 0);
+    const Tensor lie = Tensor::view(DType::kUInt32, dims, x.data(), nullptr);
+    const auto refused = (*instance)->infer({{"x", lie}}, options);
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument)
+        << refused.status().to_string();
+    EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("input 'x'"));
+  }
+}
+
+TEST_F(RequestMemory, AnswersAreLentFromPinnedMemory) {
+  auto instance = Instance::load(plan_of(1, kThereAndBack), *cuda_, {0});
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const Tensor x = words({256, 32, 64}, 1);
+  const std::byte* first = nullptr;
+  for (int run = 0; run < 4; ++run) {
+    const auto got = (*instance)->infer({{"x", x}});
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    EXPECT_EQ(wrong_words(got->at("w"), x), 0);
+    const std::byte* data = got->at("w").data();
+    EXPECT_TRUE(facts_of(data)->is_pinned);
+    EXPECT_TRUE(run == 0 || data == first);
+    first = data;
+  }
+  EXPECT_FALSE(facts_of(x.data())->is_pinned);
+}
+
+// Larger than the pinned memory that it goes through, in pieces whose rows do not lie side by side.
+TEST_F(RequestMemory, LargePiecesGoUpRowByRow) {
+  const char* text = R"(graph (%x: u32[b, t, d]) {
+    %p = ShardSlice(%x) {axis = "cp", ranks = $N, dim = 1, units = dims[t]}
+    %w = AllGather(%p) {axis = "cp", ranks = $N, dim = 1, units = dims[t], size = dims[t]}
+    return %w
+  })";
+  auto instance = Instance::load(plan_of(2, text), *cuda_, {0, 0});
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  // Rows of 12 bytes, of 60 kB, of 6 MB.
+  for (const Dims& dims : {Dims{1 << 19, 3, 2}, Dims{700, 3, 10000}, Dims{5, 3, 1500000}}) {
+    const Tensor x = words(dims, 7);
+    for (int run = 0; run < 3; ++run) {
+      const auto got = (*instance)->infer({{"x", x}});
+      ASSERT_TRUE(got.ok()) << got.status().to_string();
+      EXPECT_EQ(wrong_words(got->at("w"), x), 0) << str_cat(dims);
+    }
+  }
+}
+
+// Columns of a weight do not lie side by side: the rank's piece is cut on the host and goes.
+TEST_F(RequestMemory, PiecesOfWeightsAreRightForEverySize) {
+  const char* text = R"(graph (%x: f32[t, 4]) {
+    %w = constant f32[4, 6] [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
+      22, 23, 24]
+    %p = ShardSlice(%w) {axis = "cp", ranks = $N, dim = 1, units = dims[6]}
+    %y = MatMul(%x, %p)
+    %z = AllGather(%y) {axis = "cp", ranks = $N, dim = 1, units = dims[6], size = dims[6]}
+    return %z
+  })";
+  const auto cpu = cpu::make_cpu_backend();
+  auto instance = Instance::load(plan_of(2, text), *cuda_, {0, 0});
+  auto reference = Instance::load(plan_of(2, text), *cpu);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  ASSERT_TRUE(reference.ok()) << reference.status().to_string();
+  for (const std::int64_t t : {5, 9, 5, 2, 9}) {
+    for (int run = 0; run < 3; ++run) {
+      const TensorMap inputs = {{"x", numbers({t, 4}, run)}};
+      const auto got = (*instance)->infer(inputs);
+      const auto want = (*reference)->infer(inputs);
+      ASSERT_TRUE(got.ok()) << got.status().to_string();
+      ASSERT_TRUE(want.ok()) << want.status().to_string();
+      EXPECT_EQ(got->at("z").to_doubles(), want->at("z").to_doubles());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::cuda

@@ -1,0 +1,236 @@
+"""The attentions that a model's forward calls, and which of their rows matter to the ranks of a mesh.
+
+A call is seen whether it is PyTorch's own operator or a product, a softmax and a product. Its rows are told apart by
+experiment: another step (other latents, another time, the same prompt) leaves some queries and keys as they were; and the
+gradient of the outputs leaves some results without any. Nothing here knows the compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from build_model import build
+from models.registry import Tiny, changes_between_steps
+from torch.overrides import TorchFunctionMode
+from tutti.export.arguments import join_tensors, named_outputs, split_tensors
+
+Runs = tuple[tuple[int, int], ...]  # rows, as [first, last + 1) of each stretch
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """Shapes are [batch, heads, length, width].
+
+    Key and value heads that a model repeated for grouped queries count once.
+    """
+
+    query: tuple[int, ...]
+    key: tuple[int, ...]
+    value: tuple[int, ...]
+    queries: Runs  # rows whose query changes from step to step
+    keys: Runs  # rows whose key or value does
+    read: Runs  # rows whose result anybody reads
+    old_key: bool = False  # an earlier call had the same keys, or the same values
+    old_value: bool = False
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> AttentionCall:
+        def fixed(value: Any) -> Any:
+            return tuple(fixed(part) for part in value) if isinstance(value, list) else value
+
+        return cls(**{name: fixed(value) for name, value in fields.items()})
+
+
+def all_rows(query: tuple, key: tuple, value: tuple) -> AttentionCall:
+    """A call of which every row changes and is read."""
+    queries, keys = ((0, query[2]),), ((0, key[2]),)
+    return AttentionCall(query, key, value, queries, keys, queries)
+
+
+@dataclass
+class Seen:
+    """One attention of one forward."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    result: torch.Tensor
+
+
+class Recorder(TorchFunctionMode):
+    """Notes the attentions of what runs under it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Seen] = []
+        # By id: what a tensor of scores, or of their softmax, was made from. The tensors are kept, so ids stay theirs.
+        self._scores: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+        self._weights: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            name = getattr(func, "__name__", "")
+            if name == "scaled_dot_product_attention":
+                self.note(*args[:3], *(kwargs[k] for k in PARTS if k in kwargs), result)
+            else:
+                self._follow(name, [a for a in args if isinstance(a, torch.Tensor)], result)
+        return result
+
+    def note(self, query: Any, key: Any, value: Any, result: Any) -> None:
+        if min(query.dim(), key.dim(), value.dim()) < 3:
+            return
+        parts = [x.detach().clone() for x in (query, key, value)]
+        if result.requires_grad and not result.is_leaf:
+            result.retain_grad()
+        # Without a dimension of their own, heads are in the batch.
+        query, key, value = (x if x.dim() == 4 else x[None] for x in parts)
+        self.seen.append(Seen(query, key, value, result))
+
+    def _follow(self, name: str, tensors: list[torch.Tensor], result: torch.Tensor) -> None:
+        if name in PRODUCTS and result.dim() in (3, 4) and len(tensors) >= 2:
+            left, right = tensors[-2:]
+            if id(left) in self._weights:
+                query, key, _ = self._weights[id(left)]
+                self.note(query, key, right, result)
+            elif left.dim() == right.dim() == result.dim():
+                self._scores[id(result)] = (left, right.transpose(-1, -2), result)
+            return
+        for known in (self._scores, self._weights):
+            made = next((known[id(t)] for t in tensors if id(t) in known), None)
+            if made is not None and result.dim() in (3, 4) and result.shape == made[2].shape:
+                known = self._weights if name == "softmax" else known
+                known[id(result)] = (*made[:2], result)
+                return
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Recorder]:
+    """A recorder that sees flex attention as well, which PyTorch does not let modes see."""
+    from torch.nn.attention import flex_attention
+
+    recorder, original = Recorder(), flex_attention.flex_attention
+
+    def noting(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(query, key, value, *args, **kwargs)
+        recorder.note(query, key, value, result[0] if isinstance(result, tuple) else result)
+        return result
+
+    flex_attention.flex_attention = noting
+    try:
+        with recorder:
+            yield recorder
+    finally:
+        flex_attention.flex_attention = original
+
+
+PARTS = ("query", "key", "value")
+PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm")
+
+
+def runs_of(rows: torch.Tensor) -> Runs:
+    """Stretches of true elements."""
+    edges = torch.diff(torch.cat([torch.zeros(1), rows.float(), torch.zeros(1)]))
+    starts, stops = (edges > 0).nonzero().flatten(), (edges < 0).nonzero().flatten()
+    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+
+
+def without_repeats(x: torch.Tensor) -> tuple[int, ...]:
+    """The shape of a key or value, with each run of equal heads as one."""
+    batch, heads, length, width = x.shape
+    groups = heads
+    while groups % 2 == 0 and length:
+        runs = x.reshape(batch, groups // 2, heads // (groups // 2), length, width)
+        if not (runs == runs[:, :, :1]).all():
+            break
+        groups //= 2
+    return (batch, groups, length, width)
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    """[batch, heads, rows, width] to a flag for each row: whether anything in it is not 0."""
+    return (x != 0).any(dim=3).any(dim=1).any(dim=0)
+
+
+def _is_among(x: torch.Tensor, others: list[torch.Tensor]) -> bool:
+    return any(x.shape == other.shape and torch.equal(x, other) for other in others)
+
+
+def _rows_read(seen: Seen) -> torch.Tensor:
+    length = seen.query.shape[2]
+    if not seen.result.requires_grad:
+        return torch.ones(length, dtype=torch.bool)
+    gradient = seen.result.grad
+    if gradient is None:
+        return torch.zeros(length, dtype=torch.bool)
+    return _rows(gradient if gradient.dim() == 4 else gradient[None])
+
+
+def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, list[Seen]]:
+    """The outputs of `forward` and its attentions, whose results know the outputs' gradient.
+
+    Flex attention has no gradient on the CPU: where a model has it, all results count as read.
+    """
+    try:
+        with torch.enable_grad(), recording() as recorder:
+            outputs = dict(forward())
+    except NotImplementedError:
+        with torch.no_grad(), recording() as recorder:
+            outputs = dict(forward())
+    torch.manual_seed(1)
+    total = sum((x * torch.randn_like(x)).sum() for x in outputs.values() if x.is_floating_point())
+    if isinstance(total, torch.Tensor) and total.requires_grad:
+        total.backward()
+    return {name: x.detach() for name, x in outputs.items()}, recorder.seen
+
+
+def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[AttentionCall]:
+    """Calls, in order. Without a next step every query and key counts as changing."""
+    calls = []
+    for i, one in enumerate(seen):
+        shapes = (tuple(one.query.shape), without_repeats(one.key), without_repeats(one.value))
+        if next_step is None:
+            queries = torch.ones(shapes[0][2], dtype=torch.bool)
+            keys = torch.ones(shapes[1][2], dtype=torch.bool)
+        else:
+            other = next_step[i]
+            queries = _rows(one.query - other.query)
+            keys = _rows(one.key - other.key) | _rows(one.value - other.value)
+        read = _rows_read(one)
+        rows = (runs_of(queries), runs_of(keys), runs_of(read))
+        old = (
+            _is_among(one.key, [x.key for x in seen[:i]]),
+            _is_among(one.value, [x.value for x in seen[:i]]),
+        )
+        calls.append(AttentionCall(*shapes, *rows, *old))
+    return calls
+
+
+def calls_of(tiny: Tiny) -> list[AttentionCall]:
+    """Of one forward of a model of the zoo."""
+    _, seen = record(_forward(tiny, next_step=False))
+    changes_all = tiny.kind != "transformer"
+    return attention_calls(seen, None if changes_all else record(_forward(tiny, True))[1])
+
+
+def _forward(tiny: Tiny, next_step: bool) -> Callable[[], dict[str, torch.Tensor]]:
+    # Built for each: an argument may be a cache that a forward fills.
+    module, inputs = build(tiny)
+    if next_step:
+        structure, tensors = split_tensors(inputs)
+        for name, tensor in tensors.items():
+            if changes_between_steps(tiny, name):
+                tensors[name] = _changed(tensor)
+        inputs = join_tensors(structure, tensors)
+    return lambda: named_outputs(getattr(module, tiny.method)(**inputs))
+
+
+def _changed(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_floating_point():
+        return tensor * (1 + 0.1 * torch.randn_like(tensor))
+    return tensor + 1

@@ -1,0 +1,62 @@
+"""Which attentions a forward calls, and which of their rows change and are read."""
+
+import pytest
+import torch
+from attention_calls import attention_calls, record, recording, runs_of
+from torch.nn.functional import scaled_dot_product_attention as attention
+
+
+def heads(rows, seed, count=2):
+    return torch.randn(1, count, rows, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def eager(query, key, value):
+    scores = torch.matmul(query, key.transpose(-1, -2)) * 0.5 + torch.zeros(key.shape[2])
+    return torch.matmul(torch.softmax(scores, dim=-1), value)
+
+
+def calls(forward, latents, next_latents):
+    weight = torch.nn.Parameter(torch.ones(()))
+    seen = [record(lambda x=x: {"out": forward(x * weight)})[1] for x in (latents, next_latents)]
+    return attention_calls(*seen)
+
+
+@pytest.mark.parametrize("call", [attention, eager])
+def test_text_that_stays_and_results_that_are_dropped(call):
+    text = heads(3, 0)
+
+    def forward(latents):
+        joined = torch.cat([text, latents], dim=2)
+        first = call(joined, joined, joined)
+        second = call(first, text, text)
+        return second[:, :, 4:]
+
+    first, second = calls(forward, heads(5, 1), heads(5, 2))
+    assert (first.query, first.key) == ((1, 2, 8, 4), (1, 2, 8, 4))
+    assert (first.queries, first.keys, first.read) == (((3, 8),), ((3, 8),), ((4, 8),))
+    assert (second.queries, second.keys, second.read) == (((0, 8),), (), ((4, 8),))
+
+
+def test_repeated_key_heads_and_values_count_once():
+    value = heads(5, 3)
+
+    def forward(latents):
+        key = latents[:, :1].repeat(1, 2, 1, 1)
+        return attention(latents, key, value) + attention(latents * 2, key + 1, value)
+
+    first, second = calls(forward, heads(5, 1), heads(5, 2))
+    assert first.key == (1, 1, 5, 4)
+    assert (first.old_value, second.old_value, second.old_key) == (False, True, False)
+
+
+def test_flex_attention_is_seen():
+    from torch.nn.attention import flex_attention
+
+    with recording() as recorder, torch.no_grad():
+        flex_attention.flex_attention(heads(16, 0), heads(16, 1), heads(16, 2))
+    assert [tuple(seen.query.shape) for seen in recorder.seen] == [(1, 2, 16, 4)]
+
+
+def test_runs():
+    assert runs_of(torch.tensor([True, True, False, True])) == ((0, 2), (3, 4))
+    assert runs_of(torch.zeros(3, dtype=torch.bool)) == ()
