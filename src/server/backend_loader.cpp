@@ -5,9 +5,21 @@
 
 #include "server/config/check_config.h"
 #include "server/config/devices.h"
+#include "server/ensemble/graph.h"
+#include "server/ensemble/scheduler.h"
 #include "server/names.h"
+#include "server/warmup.h"
 
 namespace tutti::server {
+namespace {
+
+ExecutionObserver recorder(const std::shared_ptr<ModelStatistics>& statistics) {
+  return [statistics](std::int64_t rows, const RequestTimes& times) {
+    statistics->record_execution(rows, times);
+  };
+}
+
+}  // namespace
 
 // check_config_file() has seen that the names belong to one of them.
 ModelBackend& BackendLoader::find_backend(const inference::ModelConfig& config) const {
@@ -22,15 +34,11 @@ ModelBackend& BackendLoader::find_backend(const inference::ModelConfig& config) 
 
 Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& folder,
                                                          const ConfigFile& file,
-                                                         std::int64_t version) {
-  std::vector<BackendName> known;
-  for (const auto& backend : backends_) known.push_back(backend->name());
-  ModelBackend& backend = find_backend(file.config());
-  std::vector<std::string> warnings;
-  TUTTI_RETURN_IF_ERROR(check_config_file(file, folder.name, known, backend.devices(), &warnings));
-  for (const std::string& warning : warnings) {
-    log_->warn("model '{}': {}", printable(folder.name), printable(warning));
-  }
+                                                         std::int64_t version,
+                                                         const ModelFinder& finder) {
+  const TimePoint began = std::chrono::steady_clock::now();
+  TUTTI_RETURN_IF_ERROR(check_file(folder, file));
+  if (file.config().has_ensemble_scheduling()) return load_ensemble(folder, file, version, finder);
 
   const std::string& named = file.config().default_model_filename();
   const std::string filename = named.empty() ? "model.plan" : named;
@@ -39,19 +47,87 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
   if (!std::filesystem::is_regular_file(path, ignored)) {
     return not_found("file '", path.string(), "' is missing");
   }
+  ModelBackend& backend = find_backend(file.config());
   TUTTI_ASSIGN_OR_RETURN(const auto source, backend.open(path.string()));
   inference::ModelConfig config =
       complete_config(file, folder.name, backend.name(), source->facts(), backend.devices());
   TUTTI_RETURN_IF_ERROR(check_config_model(file, config, source->facts()));
+  TUTTI_RETURN_IF_ERROR(check_warmup(file, config));
   TUTTI_ASSIGN_OR_RETURN(const auto placements, assign_devices(file, config, source->facts()));
-
-  std::vector<std::unique_ptr<ServableModel>> instances;
+  std::vector<ScheduledInstance> instances;
   for (const Placement& placement : placements) {
-    TUTTI_ASSIGN_OR_RETURN(auto instance, source->create_instance(placement));
+    TUTTI_ASSIGN_OR_RETURN(auto instance,
+                           create_instance(config, placement, backend.devices().backend, *source));
+    TUTTI_RETURN_IF_ERROR(run_warmup(folder, file, config, instance));
     instances.push_back(std::move(instance));
   }
+
+  auto statistics = std::make_shared<ModelStatistics>();
+  auto scheduler = std::make_unique<Scheduler>(
+      std::move(instances), scheduling_options(config, queue_capacity_), recorder(statistics));
+  const CacheSlot cache = cache_slot(config);
+  auto model = std::make_shared<LoadedModel>(folder.name, version, std::move(config),
+                                             std::move(statistics), std::move(scheduler), cache);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  model->set_load_seconds(took.count());
+  return model;
+}
+
+Status BackendLoader::check_file(const ModelFolder& folder, const ConfigFile& file) const {
+  std::vector<BackendName> known;
+  for (const auto& backend : backends_) known.push_back(backend->name());
+  std::vector<std::string> warnings;
+  const DeviceFacts devices = find_backend(file.config()).devices();
+  TUTTI_RETURN_IF_ERROR(check_config_file(file, folder.name, known, devices, &warnings));
+  if (file.config().response_cache().enable() && cache_ == nullptr) {
+    warnings.push_back("response_cache has no effect without --cache-config");
+  }
+  for (const std::string& warning : warnings) {
+    log_->warn("model '{}': {}", printable(folder.name), printable(warning));
+  }
+  return Status();
+}
+
+Result<ScheduledInstance> BackendLoader::create_instance(const inference::ModelConfig& config,
+                                                         const Placement& placement,
+                                                         const std::string& gpu_kind,
+                                                         ModelSource& source) {
+  const inference::ModelRateLimiter& limits = config.instance_group(placement.group).rate_limiter();
+  auto claims = instance_claims(limits, placement.devices, placement.is_on_cpu ? "cpu" : gpu_kind,
+                                rate_limit_);
+  TUTTI_ASSIGN_OR_RETURN(auto member, limiter_.join(std::move(claims), limits.priority()));
+  TUTTI_ASSIGN_OR_RETURN(auto model, source.create_instance(placement));
+  return ScheduledInstance{std::move(model), std::move(member)};
+}
+
+// On the instance's devices as any other execution: others may be running there.
+Status BackendLoader::run_warmup(const ModelFolder& folder, const ConfigFile& file,
+                                 const inference::ModelConfig& config,
+                                 const ScheduledInstance& instance) {
+  if (config.model_warmup_size() == 0) return Status();
+  instance.claims->acquire({});
+  const ClaimHolder holder(instance.claims.get());
+  return warm_up(file, config, folder.path, *instance.model);
+}
+
+Result<std::shared_ptr<LoadedModel>> BackendLoader::load_ensemble(const ModelFolder& folder,
+                                                                  const ConfigFile& file,
+                                                                  std::int64_t version,
+                                                                  const ModelFinder& finder) {
+  TUTTI_ASSIGN_OR_RETURN(EnsembleGraph graph, make_ensemble_graph(file));
+  inference::ModelConfig config = complete_ensemble_config(file, folder.name);
+  TUTTI_RETURN_IF_ERROR(check_ensemble_models(file, config, graph, finder));
+  auto statistics = std::make_shared<ModelStatistics>();
+  auto scheduler =
+      std::make_unique<EnsembleScheduler>(std::move(graph), finder, recorder(statistics));
+  const CacheSlot cache = cache_slot(config);
   return std::make_shared<LoadedModel>(folder.name, version, std::move(config),
-                                       std::move(instances), queue_capacity_);
+                                       std::move(statistics), std::move(scheduler), cache);
+}
+
+CacheSlot BackendLoader::cache_slot(const inference::ModelConfig& config) {
+  if (!config.response_cache().enable()) return {};
+  return {cache_, ++loads_};
 }
 
 }  // namespace tutti::server

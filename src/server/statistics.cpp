@@ -11,6 +11,16 @@ void add_phases(PhaseStatistics& phases, const RequestTimes& times) {
 
 }  // namespace
 
+std::string_view failure_reason_name(FailureReason reason) {
+  switch (reason) {
+    case FailureReason::kRejected: return "REJECTED";
+    case FailureReason::kCanceled: return "CANCELED";
+    case FailureReason::kBackend: return "BACKEND";
+    case FailureReason::kOther: break;
+  }
+  return "OTHER";
+}
+
 void DurationStatistic::add(std::chrono::nanoseconds duration) {
   ++count;
   // A clock that steps back must not turn a sum of durations into a huge number.
@@ -23,14 +33,32 @@ void ModelStatistics::record_success(std::int64_t batch_size, const RequestTimes
   totals_.success.add(times.finished - times.arrived);
   totals_.queue.add(times.started - times.queued);
   add_phases(totals_.phases, times);
-  add_phases(totals_.by_batch_size[batch_size], times);
   totals_.inference_count += static_cast<std::uint64_t>(batch_size);
-  ++totals_.execution_count;
   totals_.last_inference_ms = wall_ms;
 }
 
-void ModelStatistics::record_failure(std::chrono::nanoseconds duration) {
+void ModelStatistics::record_execution(std::int64_t rows, const RequestTimes& times) {
   const std::lock_guard lock(mutex_);
+  add_phases(totals_.by_batch_size[rows], times);
+  ++totals_.execution_count;
+}
+
+void ModelStatistics::record_cache_hit(std::chrono::nanoseconds request,
+                                       std::chrono::nanoseconds lookup, std::uint64_t wall_ms) {
+  const std::lock_guard lock(mutex_);
+  totals_.success.add(request);
+  totals_.cache_hit.add(lookup);
+  totals_.last_inference_ms = wall_ms;
+}
+
+void ModelStatistics::record_cache_miss(std::chrono::nanoseconds duration) {
+  const std::lock_guard lock(mutex_);
+  totals_.cache_miss.add(duration);
+}
+
+void ModelStatistics::record_failure(std::chrono::nanoseconds duration, FailureReason reason) {
+  const std::lock_guard lock(mutex_);
+  ++totals_.failures[static_cast<std::size_t>(reason)];
   totals_.fail.add(duration);
 }
 

@@ -16,6 +16,8 @@ def onnx_files(tmp_path_factory):
             tiny_models.affine,
             tiny_models.add_sub,
             tiny_models.cast,
+            tiny_models.square,
+            tiny_models.deep,
             tiny_models.attention,
         )
     }
@@ -25,8 +27,11 @@ def onnx_files(tmp_path_factory):
 def plans(onnx_files, tmp_path_factory):
     """Compiled models that tests copy into repositories of their own."""
     folder = tmp_path_factory.mktemp("plans")
-    for name in ("affine", "add_sub", "cast"):
+    for name in ("affine", "add_sub", "cast", "square", "deep"):
         compile_model(onnx_files[name], folder / name)
+    for datatype in tiny_models.IDENTITY_TYPES:
+        name = f"identity_{datatype}"
+        compile_model(tiny_models.identity(folder.parent / f"{name}.onnx", datatype), folder / name)
     for ranks in RANKS:
         mesh = ("--mesh", f"cp={ranks}", "--strategy", "ulysses") if ranks > 1 else ()
         compile_model(onnx_files["attention"], folder / f"attention_cp{ranks}", *mesh)
@@ -51,9 +56,9 @@ def start(tmp_path):
     """start(repository, options...) -> Server; stopped after the test."""
     servers = []
 
-    def start_server(*repositories, options=()):
+    def start_server(*repositories, options=(), log_in=None):
         log = tmp_path / f"serve{len(servers)}.log"
-        servers.append(Server(*repositories, options=options, log=log))
+        servers.append(Server(*repositories, options=options, log=log, log_in=log_in))
         return servers[-1]
 
     yield start_server

@@ -1,8 +1,10 @@
 """The real binary: compile, serve, ask."""
 
 import os
+import re
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +16,12 @@ BUILD = Path(os.environ.get("TUTTI_BUILD", ROOT / "build" / "release"))
 TUTTI = Path(os.environ.get("TUTTI_BINARY", BUILD / "bin" / "tutti"))
 START_SECONDS = 120
 RANKS = (1, 2, 3, 4, 8)
+# Tests run beside other servers.
+FREE_PORTS = [
+    *("--grpc-address", "127.0.0.1", "--grpc-port", "0"),
+    *("--http-address", "127.0.0.1", "--http-port", "0"),
+    *("--metrics-port", "0"),
+]
 
 
 def compile_model(onnx_file, folder, *options, version=1):
@@ -25,13 +33,13 @@ def compile_model(onnx_file, folder, *options, version=1):
 class Server:
     """`tutti serve` on a free port."""
 
-    def __init__(self, *repositories, options=(), log):
+    def __init__(self, *repositories, options=(), log, log_in=None):
         port_file = log.with_suffix(".port")
         port_file.unlink(missing_ok=True)
-        command = [TUTTI, "serve", "--grpc-port", "0", "--port-file", port_file, *options]
+        command = [TUTTI, "serve", *FREE_PORTS, "--port-file", port_file, *options]
         for repository in repositories:
             command += ["--model-repository", repository]
-        self.log = log
+        self.log = log_in or log
         with open(log, "w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS
@@ -42,6 +50,13 @@ class Server:
             time.sleep(0.02)
         self.url = f"127.0.0.1:{port_file.read_text().strip()}"
         self.client = triton.InferenceServerClient(self.url)
+        self.http_url = self.endpoint("HTTPService")
+        self.metrics_url = self.endpoint("Metrics Service")
+
+    def endpoint(self, service):
+        """host:port of a front end as the log names it; None when it was not started."""
+        found = re.search(rf"Started {service} at ([\w.]+:\d+)", self.log.read_text())
+        return found and found.group(1)
 
     def stop(self, number=signal.SIGTERM, timeout=60):
         """The exit code."""
@@ -60,6 +75,51 @@ def tensor(name, array, datatype):
     tensor = triton.InferInput(name, list(array.shape), datatype)
     tensor.set_data_from_numpy(array)
     return tensor
+
+
+class Answers:
+    """Requests that are on their way together, and the order in which they were answered."""
+
+    def __init__(self, client, model):
+        self.client = client
+        self.model = model
+        self.order = []
+        self.results = {}
+        self.sent = 0
+        self.changed = threading.Condition()
+
+    def send(self, name, inputs, settles=True, **options):
+        """`settles`: returns when the server has it, so that the next one comes after it."""
+
+        def answered(result, error):
+            with self.changed:
+                self.order.append(name)
+                self.results[name] = (result, error)
+                self.changed.notify_all()
+
+        self.sent += 1
+        call = self.client.async_infer(self.model, inputs, callback=answered, **options)
+        if settles:
+            # Calls on one connection arrive in order; how long they take inside is not known.
+            self.client.is_server_live()
+            time.sleep(0.1)
+        return call
+
+    def wait(self, timeout=120):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.results) == self.sent, timeout)
+
+    def status(self, name):
+        error = self.results[name][1]
+        return error and error.status()
+
+    def message(self, name):
+        return self.results[name][1].message()
+
+    def y(self, name):
+        result, error = self.results[name]
+        assert error is None, error
+        return result.as_numpy("y")
 
 
 def infer_affine(client, model="affine", x=None):

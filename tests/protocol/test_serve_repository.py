@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny_models
 import tritonclient.grpc as triton
-from serving import TUTTI, compile_model, infer_affine, tensor
+from serving import FREE_PORTS, TUTTI, compile_model, infer_affine, tensor
 from tritonclient.utils import InferenceServerException
 
 EXPLICIT = ("--model-control-mode", "explicit")
@@ -21,7 +21,7 @@ def index(client):
 
 def serve_fails(repository, *options):
     """What the server says when it refuses to start."""
-    command = [TUTTI, "serve", "--model-repository", repository, "--grpc-port", "0", *options]
+    command = [TUTTI, "serve", "--model-repository", repository, *FREE_PORTS, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stderr
     return done.stderr
@@ -145,6 +145,62 @@ def test_no_request_fails_during_reloads(repository, start):
         thread.join()
     assert not failures
     assert answers
+
+
+POLL = ("--model-control-mode", "poll", "--repository-poll-secs", "1")
+
+
+def wait_for(condition, timeout=60):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_polling_follows_the_folders(repository, start, onnx_files, tmp_path):
+    repository.add("affine")
+    server = start(repository.path, options=POLL)
+    client = server.client
+    with pytest.raises(InferenceServerException, match="--model-control-mode=poll"):
+        client.load_model("affine")
+    over = threading.Event()
+    failures, seen = [], set()
+
+    def work():
+        with triton.InferenceServerClient(server.url) as own:
+            while not over.is_set():
+                try:
+                    seen.add(float(infer_affine(own, x=np.ones((1, 4), np.float32))[0, 0]))
+                except InferenceServerException as error:
+                    failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    # A new version takes over, put in place whole; no request fails meanwhile.
+    triple = tiny_models.affine(tmp_path / "triple.onnx", scale=3.0)
+    compile_model(triple, tmp_path / "triple", version=2)
+    (tmp_path / "triple" / "2").rename(repository.path / "affine" / "2")
+    wait_for(lambda: 4.0 in seen)
+    # One that does not load changes nothing.
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "model.plan").write_text("no plan")
+    broken.rename(repository.path / "affine" / "3")
+    wait_for(lambda: "failed to load 'affine'" in server.log.read_text())
+    seen.clear()
+    wait_for(lambda: 4.0 in seen)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert seen == {4.0}
+    assert client.is_model_ready("affine")
+    # Models come and go.
+    repository.add("cast")
+    wait_for(lambda: client.is_model_ready("cast"))
+    (repository.path / "cast").rename(tmp_path / "gone")
+    wait_for(lambda: not client.is_model_ready("cast"))
 
 
 def test_folder_and_name_differ(repository):

@@ -63,6 +63,57 @@ def cast(path):
     )
 
 
+def square(path):
+    """y = x @ x, x: f32[rows, side, side]."""
+    shape = ["rows", "side", "side"]
+    node = helper.make_node("MatMul", ["x", "x"], ["y"])
+    return save(path, [node], [tensor("x", shape)], [tensor("y", shape)])
+
+
+DEEP_LAYERS, DEEP_WIDTH, DEEP_SCALE = 8, 512, 2.0**8
+
+
+def deep(path):
+    """y = 256 x, x: f32[rows, 4], through eight wide layers: many rows take their time."""
+    eye = np.eye(DEEP_WIDTH, dtype=np.float32)
+    weights = [constant("w_in", eye[:4]), constant("w_out", eye[:, :4])]
+    nodes = [helper.make_node("MatMul", ["x", "w_in"], ["h0"])]
+    for i in range(DEEP_LAYERS):
+        weights.append(constant(f"w{i}", eye * np.float32(2)))
+        nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}"]))
+    nodes.append(helper.make_node("MatMul", [f"h{DEEP_LAYERS}", "w_out"], ["y"]))
+    return save(path, nodes, [tensor("x", ["rows", 4])], [tensor("y", ["rows", 4])], weights)
+
+
+# Datatypes of the protocol: numpy's name (None: it has none) and ONNX's.
+IDENTITY_TYPES = {
+    "BOOL": (np.bool_, TensorProto.BOOL),
+    "INT8": (np.int8, TensorProto.INT8),
+    "INT16": (np.int16, TensorProto.INT16),
+    "INT32": (np.int32, TensorProto.INT32),
+    "INT64": (np.int64, TensorProto.INT64),
+    "UINT8": (np.uint8, TensorProto.UINT8),
+    "UINT16": (np.uint16, TensorProto.UINT16),
+    "UINT32": (np.uint32, TensorProto.UINT32),
+    "UINT64": (np.uint64, TensorProto.UINT64),
+    "FP16": (np.float16, TensorProto.FLOAT16),
+    "FP32": (np.float32, TensorProto.FLOAT),
+    "FP64": (np.float64, TensorProto.DOUBLE),
+    "BF16": (None, TensorProto.BFLOAT16),
+}
+
+
+def identity(path, datatype):
+    """y = x, one dimension of any size."""
+    dtype = IDENTITY_TYPES[datatype][1]
+    return save(
+        path,
+        [helper.make_node("Identity", ["x"], ["y"])],
+        [tensor("x", ["n"], dtype)],
+        [tensor("y", ["n"], dtype)],
+    )
+
+
 TOKENS, HEADS, WIDTH = 48, 6, 48
 
 

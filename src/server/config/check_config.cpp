@@ -4,6 +4,7 @@
 #include <set>
 
 #include "server/config/check_fields.h"
+#include "server/config/check_scheduling.h"
 #include "server/config/devices.h"
 #include "server/names.h"
 
@@ -12,8 +13,34 @@ namespace {
 
 using inference::ModelConfig;
 
+// An ensemble runs nothing itself: no backend, no instances, no queue.
+Status check_ensemble_kind(const ConfigFile& file) {
+  const ModelConfig& config = file.config();
+  constexpr std::string_view kReason = "is set for an ensemble, expected it to be absent";
+  if (!config.has_ensemble_scheduling()) {
+    return file.error("platform", "'ensemble' needs ensemble_scheduling");
+  }
+  if (!config.platform().empty() && config.platform() != "ensemble") {
+    return file.error("platform", "'", printable(config.platform()),
+                      "' with ensemble_scheduling, expected 'ensemble'");
+  }
+  if (!config.backend().empty()) return file.error("backend", kReason);
+  if (config.instance_group_size() > 0) return file.error("instance_group", kReason);
+  if (config.has_dynamic_batching()) return file.error("dynamic_batching", kReason);
+  if (config.model_warmup_size() > 0) return file.error("model_warmup", kReason);
+  if (config.input().empty())
+    return file.error("input", "is empty, expected the ensemble's inputs");
+  if (config.output().empty()) {
+    return file.error("output", "is empty, expected the ensemble's outputs");
+  }
+  return Status();
+}
+
 Status check_kind(const ConfigFile& file, const std::vector<BackendName>& known) {
   const ModelConfig& config = file.config();
+  if (config.has_ensemble_scheduling() || config.platform() == "ensemble") {
+    return check_ensemble_kind(file);
+  }
   std::string available;
   for (const BackendName& name : known) {
     available += str_cat(available.empty() ? "" : ", ", "backend '", name.backend, "' (platform '",
@@ -104,6 +131,7 @@ Status check_config_file(const ConfigFile& file, std::string_view folder_name,
   TUTTI_RETURN_IF_ERROR(check_unsupported_fields(file, warnings));
   TUTTI_RETURN_IF_ERROR(check_tensors(file, config.input(), "input"));
   TUTTI_RETURN_IF_ERROR(check_tensors(file, config.output(), "output"));
+  TUTTI_RETURN_IF_ERROR(check_scheduling(file));
   return check_instance_groups(file, devices);
 }
 

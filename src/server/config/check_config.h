@@ -25,6 +25,10 @@ inference::ModelConfig complete_config(const ConfigFile& file, std::string_view 
                                        const BackendName& backend, const ModelFacts& model,
                                        const DeviceFacts& devices = {"cpu", 0});
 
+// The same for an ensemble: name, platform, version_policy.
+inference::ModelConfig complete_ensemble_config(const ConfigFile& file,
+                                                std::string_view folder_name);
+
 // A complete configuration against the model: inputs and outputs the same, dtypes equal, dims no
 // wider, max_batch_size within what the first dimension takes. The messages name `file`.
 Status check_config_model(const ConfigFile& file, const inference::ModelConfig& config,

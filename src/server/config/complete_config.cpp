@@ -21,7 +21,22 @@ void add_tensors(const std::vector<TensorSpec>& specs, bool is_batched, Tensors*
   }
 }
 
+void complete_version_policy(ModelConfig* config) {
+  if (config->version_policy().policy_choice_case() ==
+      inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
+    config->mutable_version_policy()->mutable_latest()->set_num_versions(1);
+  }
+}
+
 }  // namespace
+
+ModelConfig complete_ensemble_config(const ConfigFile& file, std::string_view folder_name) {
+  ModelConfig config = file.config();
+  config.set_name(std::string(folder_name));
+  config.set_platform("ensemble");
+  complete_version_policy(&config);
+  return config;
+}
 
 ModelConfig complete_config(const ConfigFile& file, std::string_view folder_name,
                             const BackendName& backend, const ModelFacts& model,
@@ -53,10 +68,7 @@ ModelConfig complete_config(const ConfigFile& file, std::string_view folder_name
     }
   }
   if (config.default_model_filename().empty()) config.set_default_model_filename("model.plan");
-  if (config.version_policy().policy_choice_case() ==
-      inference::ModelVersionPolicy::POLICY_CHOICE_NOT_SET) {
-    config.mutable_version_policy()->mutable_latest()->set_num_versions(1);
-  }
+  complete_version_policy(&config);
   return config;
 }
 

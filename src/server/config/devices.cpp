@@ -67,18 +67,42 @@ Result<std::vector<int>> parse_ids(const ConfigFile& file, std::string_view text
   return ids;
 }
 
-// The ids, or nothing when the model does not ask for several devices.
-Result<std::optional<std::vector<int>>> read_device_list(const ConfigFile& file,
-                                                         const DeviceFacts* devices) {
+using DeviceLists = std::vector<std::vector<int>>;
+
+// One list for all instances, or "0,1;2,3": one for each, in turn. Empty when the model does not
+// ask for several devices.
+Result<DeviceLists> read_device_lists(const ConfigFile& file, const DeviceFacts* devices) {
   TUTTI_ASSIGN_OR_RETURN(const bool is_enabled, read_flag(file, kEnable));
-  if (!is_enabled) return std::optional<std::vector<int>>();
+  if (!is_enabled) return DeviceLists();
   const auto text = parameter(file.config(), kDevices);
   if (!text) {
     return file.error(field_of(kEnable), "needs ", field_of(kDevices),
                       " with at least two device ids, one a rank");
   }
-  TUTTI_ASSIGN_OR_RETURN(std::vector<int> ids, parse_ids(file, *text, devices));
-  return std::optional(std::move(ids));
+  DeviceLists lists;
+  for (std::string_view rest = *text;;) {
+    const std::size_t end = rest.find(';');
+    TUTTI_ASSIGN_OR_RETURN(std::vector<int> ids, parse_ids(file, rest.substr(0, end), devices));
+    lists.push_back(std::move(ids));
+    if (end == std::string_view::npos) return lists;
+    rest.remove_prefix(end + 1);
+  }
+}
+
+Status check_ranks(const ConfigFile& file, const DeviceLists& lists, const ModelFacts& model) {
+  const std::string mesh = model.mesh.empty() ? "" : str_cat(" (mesh ", model.mesh, ")");
+  if (lists.empty() && model.ranks > 1) {
+    return file.error(field_of(kEnable), "is not set, but the plan was compiled for ", model.ranks,
+                      " ranks", mesh, ": expected \"true\" and ", model.ranks, " ids in ",
+                      field_of(kDevices));
+  }
+  for (std::size_t i = 0; i < lists.size(); ++i) {
+    if (lists[i].size() == static_cast<std::size_t>(model.ranks)) continue;
+    return file.error(field_of(kDevices), lists.size() > 1 ? str_cat("list ", i, " ") : "",
+                      "names ", lists[i].size(), " devices, but the plan was compiled for ",
+                      model.ranks, " ranks", mesh);
+  }
+  return Status();
 }
 
 Status check_group(const ConfigFile& file, const ModelInstanceGroup& group, int index,
@@ -130,8 +154,8 @@ Status check_instance_groups(const ConfigFile& file, const DeviceFacts& devices)
     return file.error(field_of(kPerRankFiles),
                       "is not supported: one plan holds the pieces of all ranks");
   }
-  TUTTI_ASSIGN_OR_RETURN(const auto ids, read_device_list(file, &devices));
-  if (!ids) return Status();
+  TUTTI_ASSIGN_OR_RETURN(const DeviceLists lists, read_device_lists(file, &devices));
+  if (lists.empty()) return Status();
   for (int i = 0; i < config.instance_group_size(); ++i) {
     const auto kind = config.instance_group(i).kind();
     if (kind != ModelInstanceGroup::KIND_MODEL) {
@@ -145,28 +169,25 @@ Status check_instance_groups(const ConfigFile& file, const DeviceFacts& devices)
 
 Result<std::vector<Placement>> assign_devices(const ConfigFile& file, const ModelConfig& config,
                                               const ModelFacts& model) {
-  TUTTI_ASSIGN_OR_RETURN(const auto ids, read_device_list(file, nullptr));
-  const std::size_t listed = ids ? ids->size() : 1;
-  if (listed != static_cast<std::size_t>(model.ranks)) {
-    const std::string mesh = model.mesh.empty() ? "" : str_cat(" (mesh ", model.mesh, ")");
-    if (!ids) {
-      return file.error(field_of(kEnable), "is not set, but the plan was compiled for ",
-                        model.ranks, " ranks", mesh, ": expected \"true\" and ", model.ranks,
-                        " ids in ", field_of(kDevices));
-    }
-    return file.error(field_of(kDevices), "names ", listed,
-                      " devices, but the plan was compiled for ", model.ranks, " ranks", mesh);
-  }
+  TUTTI_ASSIGN_OR_RETURN(DeviceLists lists, read_device_lists(file, nullptr));
+  TUTTI_RETURN_IF_ERROR(check_ranks(file, lists, model));
+  const std::size_t listed = lists.size();
+  if (lists.empty()) lists.push_back({0});
   std::vector<Placement> instances;
-  for (const ModelInstanceGroup& group : config.instance_group()) {
+  for (int index = 0; index < config.instance_group_size(); ++index) {
+    const ModelInstanceGroup& group = config.instance_group(index);
     for (int i = 0; i < std::max(group.count(), 1); ++i) {
       if (group.kind() == ModelInstanceGroup::KIND_GPU) {
-        for (const int gpu : group.gpus()) instances.push_back({false, {gpu}});
+        for (const int gpu : group.gpus()) instances.push_back({false, {gpu}, index});
       } else {
-        instances.push_back(
-            {group.kind() == ModelInstanceGroup::KIND_CPU, ids ? *ids : std::vector<int>{0}});
+        instances.push_back({group.kind() == ModelInstanceGroup::KIND_CPU,
+                             lists[instances.size() % lists.size()], index});
       }
     }
+  }
+  if (listed > instances.size()) {
+    return file.error(field_of(kDevices), "has ", listed, " lists, but instance_group makes ",
+                      instances.size(), " instances, expected one list for all or for each");
   }
   return instances;
 }

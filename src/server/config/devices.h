@@ -17,6 +17,7 @@ Status check_instance_groups(const ConfigFile& file, const DeviceFacts& devices)
 struct Placement {
   bool is_on_cpu = false;    // KIND_CPU, whatever the server has
   std::vector<int> devices;  // of each rank, in rank order
+  int group = 0;             // index in instance_group
 };
 
 // One entry an instance. `config` is complete.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <span>
 #include <system_error>
 
+#include "base/hash.h"
 #include "server/names.h"
 
 namespace tutti::server {
@@ -79,6 +81,26 @@ Result<std::vector<std::int64_t>> list_versions(const ModelFolder& folder, const
   }));
   std::sort(versions.begin(), versions.end(), std::greater<>());
   return versions;
+}
+
+std::string folder_fingerprint(const fs::path& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    const auto time = entry->last_write_time(ignored).time_since_epoch().count();
+    const std::uintmax_t size = entry->is_regular_file(ignored) ? entry->file_size(ignored) : 0;
+    // A folder's own time changes with its names, which are all here.
+    const bool is_folder = entry->is_directory(ignored);
+    files.push_back(str_cat(fs::path(entry->path()).lexically_relative(folder).string(), "|", size,
+                            "|", is_folder ? 0 : time, "\n"));
+  }
+  if (error) return error.message();
+  std::sort(files.begin(), files.end());
+  Hasher hasher;
+  for (const std::string& file : files) hasher.update(std::as_bytes(std::span(file)));
+  return hasher.digest().to_hex();
 }
 
 Result<std::vector<std::int64_t>> choose_versions(const inference::ModelVersionPolicy& policy,

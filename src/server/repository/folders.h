@@ -36,6 +36,10 @@ Result<ConfigFile> read_model_config(const ModelFolder& folder);
 // names silently.
 Result<std::vector<std::int64_t>> list_versions(const ModelFolder& folder, const Log& log);
 
+// Changes when a file below the folder comes, goes, or changes its size or time of change; the text
+// of the error where the folder cannot be read.
+std::string folder_fingerprint(const std::filesystem::path& folder);
+
 // Those of `available` (newest first) that the policy asks for; none chosen: the newest.
 // INVALID_ARGUMENT when a specific version is not there or when none is chosen.
 Result<std::vector<std::int64_t>> choose_versions(const inference::ModelVersionPolicy& policy,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "server/config/config_file.h"
@@ -11,13 +13,23 @@
 
 namespace tutti::server {
 
+// Where an ensemble finds the models of its steps.
+class ModelFinder {
+ public:
+  virtual ~ModelFinder() = default;
+  // version "": the newest that is ready. NOT_FOUND, UNAVAILABLE.
+  virtual Result<std::shared_ptr<LoadedModel>> find(const std::string& name,
+                                                    std::string_view version) const = 0;
+};
+
 class ModelLoader {
  public:
   virtual ~ModelLoader() = default;
   // Checks the configuration and loads one version. Called by several threads for different models.
+  // `finder` outlives what is loaded.
   virtual Result<std::shared_ptr<LoadedModel>> load(const ModelFolder& folder,
-                                                    const ConfigFile& config,
-                                                    std::int64_t version) = 0;
+                                                    const ConfigFile& config, std::int64_t version,
+                                                    const ModelFinder& finder) = 0;
 };
 
 }  // namespace tutti::server

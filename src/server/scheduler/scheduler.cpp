@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "server/scheduler/joined_batch.h"
+
 namespace tutti::server {
 namespace {
 
@@ -21,10 +23,19 @@ Status too_late() {
   return Status(StatusCode::kDeadlineExceeded, "the request's time ran out in the queue");
 }
 
+// Why a request that an instance took is not worth running.
+Status check_wanted(const PendingRequest& pending) {
+  const InferRequest& request = pending.request;
+  if (request.cancel.stop_requested()) return cancelled();
+  if (request.deadline && *request.deadline <= pending.times.started) return too_late();
+  return Status();
+}
+
 // Nothing that a model does may end a worker: what it throws becomes the request's error.
-Result<InferResult> infer_guarded(ServableModel& model, PendingRequest& pending) {
+Result<InferResult> infer_guarded(ServableModel& model, const InferRequest& request,
+                                  const std::shared_ptr<OutputSink>& sink) {
   try {
-    return model.infer(pending.request, pending.sink);
+    return model.infer(request, sink);
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResourceExhausted, "no memory left to run the request");
   } catch (const std::exception& error) {
@@ -32,16 +43,40 @@ Result<InferResult> infer_guarded(ServableModel& model, PendingRequest& pending)
   }
 }
 
+void set_phases(const InferResult& result, RequestTimes* times) {
+  times->inputs_ready = result.inputs_ready;
+  times->outputs_started = result.outputs_started;
+}
+
+std::vector<ScheduledInstance> without_claims(std::vector<std::unique_ptr<ServableModel>> models) {
+  std::vector<ScheduledInstance> instances;
+  for (auto& model : models) instances.push_back({std::move(model), nullptr});
+  return instances;
+}
+
+SchedulingOptions with_capacity(std::size_t capacity) {
+  SchedulingOptions options;
+  options.capacity = capacity;
+  return options;
+}
+
 }  // namespace
+
+Scheduler::Scheduler(std::vector<ScheduledInstance> instances, SchedulingOptions options,
+                     ExecutionObserver on_executed)
+    : options_(std::move(options)),
+      on_executed_(std::move(on_executed)),
+      instances_(std::move(instances)),
+      queue_(options_) {
+  for (const ScheduledInstance& instance : instances_) {
+    threads_.emplace_back([this, &instance] { serve(instance); });
+  }
+  threads_.emplace_back([this] { watch_expiry(); });
+}
 
 Scheduler::Scheduler(std::vector<std::unique_ptr<ServableModel>> instances,
                      std::size_t queue_capacity)
-    : instances_(std::move(instances)), queue_(queue_capacity) {
-  for (const auto& instance : instances_) {
-    threads_.emplace_back([this, model = instance.get()] { serve(*model); });
-  }
-  threads_.emplace_back([this] { watch_deadlines(); });
-}
+    : Scheduler(without_claims(std::move(instances)), with_capacity(queue_capacity)) {}
 
 Scheduler::~Scheduler() { stop(); }
 
@@ -60,9 +95,9 @@ Status Scheduler::enqueue(const PendingPtr& request, bool* is_stopped) {
       if (is_stopped != nullptr) *is_stopped = true;
       return unavailable("the model is being unloaded");
     }
-    const auto earliest = queue_.next_deadline();
-    TUTTI_RETURN_IF_ERROR(queue_.push(request));
-    if (queue_.next_deadline() != earliest) deadlines_.notify_one();
+    const auto earliest = queue_.next_expiry();
+    TUTTI_RETURN_IF_ERROR(queue_.push(request, request->times.queued));
+    if (queue_.next_expiry() != earliest) expiry_.notify_one();
   }
   work_.notify_one();
   return Status();
@@ -79,62 +114,162 @@ void Scheduler::cancel(const PendingRequest* request) {
     ++running_;
   }
   answer(*pending, cancelled());
-  const std::lock_guard lock(mutex_);
-  --running_;
-  if (running_ == 0 && queue_.empty()) idle_.notify_all();
+  note_answered(1);
 }
 
 bool Scheduler::is_ready() const {
   return std::any_of(instances_.begin(), instances_.end(),
-                     [](const auto& instance) { return instance->is_ready(); });
+                     [](const ScheduledInstance& instance) { return instance.model->is_ready(); });
 }
 
-void Scheduler::serve(ServableModel& model) {
+void Scheduler::serve(const ScheduledInstance& instance) {
   std::unique_lock lock(mutex_);
-  while (true) {
-    work_.wait(lock, [this] { return is_ending_ || !queue_.empty(); });
-    if (is_ending_) return;
-    PendingPtr pending = queue_.pop();
-    ++running_;
+  while (wait_for_work(lock)) {
+    if (!claim(instance, lock)) return;
+    Batch batch = take_batch();
+    // What is left is for another instance to look at, which may have slept through its arrival.
+    if (!queue_.empty()) work_.notify_one();
     lock.unlock();
-    run(model, *pending);
-    pending.reset();
+    {
+      const ClaimHolder holder(instance.claims.get());
+      run(*instance.model, std::move(batch));
+    }
     lock.lock();
-    --running_;
-    if (running_ == 0 && queue_.empty()) idle_.notify_all();
   }
 }
 
-void Scheduler::run(ServableModel& model, PendingRequest& pending) {
-  RequestTimes& times = pending.times;
-  times.started = now();
-  const InferRequest& request = pending.request;
-  if (request.cancel.stop_requested()) return answer(pending, cancelled());
-  if (request.deadline && *request.deadline <= times.started) return answer(pending, too_late());
-  Result<InferResult> result = infer_guarded(model, pending);
+// True when there is something to run now, false at the end.
+bool Scheduler::wait_for_work(std::unique_lock<std::mutex>& lock) {
+  while (!is_ending_) {
+    const BatchDecision next = decide_batch(queue_, options_.batching, now(), !is_draining_);
+    if (next.count > 0) return true;
+    if (next.wait_until) {
+      work_.wait_until(lock, *next.wait_until);
+    } else {
+      work_.wait(lock);
+    }
+  }
+  return false;
+}
+
+// The queue is not held meanwhile: what comes until the claim is granted joins the batch.
+bool Scheduler::claim(const ScheduledInstance& instance, std::unique_lock<std::mutex>& lock) {
+  if (!instance.claims) return true;
+  lock.unlock();
+  bool is_claimed = instance.claims->try_acquire();
+  if (!is_claimed) {
+    work_.notify_one();  // another instance may be free to run it
+    is_claimed = instance.claims->acquire(ending_.get_token());
+  }
+  lock.lock();
+  return is_claimed;
+}
+
+// Empty when others took what there was.
+Scheduler::Batch Scheduler::take_batch() {
+  const BatchDecision next = decide_batch(queue_, options_.batching, now(), !is_draining_);
+  Batch batch{queue_.pop(next.count)};
+  running_ += batch.requests.size();
+  if (!options_.batching.preserves_ordering) return batch;
+  for (std::size_t i = 0; i < batch.requests.size(); ++i) {
+    const AnswerOrder::Place place = order_.take();
+    if (i == 0) batch.first_place = place;
+  }
+  return batch;
+}
+
+void Scheduler::run(ServableModel& model, Batch batch) {
+  std::vector<PendingPtr> wanted;
+  AnswerOrder::Place place = batch.first_place;
+  for (PendingPtr& request : batch.requests) {
+    request->times.started = now();
+    const Status status = check_wanted(*request);
+    if (status.ok()) {
+      wanted.push_back(std::move(request));
+    } else {
+      // A batch has consecutive places: those that fall out go first.
+      deliver(place++, std::move(request), status);
+    }
+  }
+  if (wanted.size() > 1) return run_joined(model, wanted, place);
+  for (const PendingPtr& request : wanted) run_one(model, request, place);
+}
+
+void Scheduler::run_one(ServableModel& model, const PendingPtr& request, AnswerOrder::Place place) {
+  Result<InferResult> result = infer_guarded(model, request->request, request->sink);
   if (result.ok()) {
-    times.inputs_ready = result->inputs_ready;
-    times.outputs_started = result->outputs_started;
+    set_phases(*result, &request->times);
+    if (on_executed_) {
+      RequestTimes times = request->times;
+      times.finished = now();
+      on_executed_(request->batch_size, times);
+    }
   }
-  answer(pending, std::move(result));
+  deliver(place, request, std::move(result));
 }
 
-void Scheduler::watch_deadlines() {
+void Scheduler::run_joined(ServableModel& model, std::span<const PendingPtr> requests,
+                           AnswerOrder::Place first_place) {
+  const JoinedBatch joined(requests);
+  const Result<InferResult> result = infer_guarded(model, joined.request(), joined.sink());
+  // One request may be to blame; the others must not suffer for the company they were put in.
+  if (result.status().code() == StatusCode::kInvalidArgument) {
+    for (const PendingPtr& request : requests) run_one(model, request, first_place++);
+    return;
+  }
+  if (!result.ok()) {
+    for (const PendingPtr& request : requests) deliver(first_place++, request, result.status());
+    return;
+  }
+  std::vector<Result<InferResult>> results = joined.split(*result);
+  RequestTimes times = requests.front()->times;
+  set_phases(*result, &times);
+  times.finished = now();
+  if (on_executed_) on_executed_(joined.rows(), times);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    set_phases(*result, &requests[i]->times);
+    deliver(first_place++, requests[i], std::move(results[i]));
+  }
+}
+
+void Scheduler::deliver(AnswerOrder::Place place, PendingPtr request, Result<InferResult> result) {
+  if (!options_.batching.preserves_ordering) {
+    answer(*request, std::move(result));
+    request.reset();
+    return note_answered(1);
+  }
+  auto held = std::make_shared<Result<InferResult>>(std::move(result));
+  order_.give(place, [this, request = std::move(request), held]() mutable {
+    answer(*request, std::move(*held));
+    request.reset();
+    note_answered(1);
+  });
+}
+
+void Scheduler::note_answered(std::size_t count) {
+  const std::lock_guard lock(mutex_);
+  running_ -= count;
+  if (running_ == 0 && queue_.empty()) idle_.notify_all();
+}
+
+void Scheduler::watch_expiry() {
   std::unique_lock lock(mutex_);
   while (!is_ending_) {
-    if (const auto next = queue_.next_deadline()) {
-      deadlines_.wait_until(lock, *next);
+    if (const auto next = queue_.next_expiry()) {
+      expiry_.wait_until(lock, *next);
     } else {
-      deadlines_.wait(lock);
+      expiry_.wait(lock);
     }
-    const std::vector<PendingPtr> expired = queue_.take_expired(now());
+    std::vector<RequestQueue::Expired> expired = queue_.expire(now());
     if (expired.empty()) continue;
     running_ += expired.size();
     lock.unlock();
-    for (const PendingPtr& pending : expired) answer(*pending, too_late());
+    for (RequestQueue::Expired& one : expired) {
+      answer(*one.request, std::move(one.why));
+      one.request.reset();
+      note_answered(1);
+    }
     lock.lock();
-    running_ -= expired.size();
-    if (running_ == 0 && queue_.empty()) idle_.notify_all();
   }
 }
 
@@ -143,6 +278,7 @@ void Scheduler::stop(std::optional<TimePoint> deadline) {
   if (threads_.empty()) return;
   std::unique_lock lock(mutex_);
   is_draining_ = true;
+  work_.notify_all();  // nobody waits for a fuller batch any more
   const auto is_idle = [this] { return running_ == 0 && queue_.empty(); };
   if (deadline && !idle_.wait_until(lock, *deadline, is_idle)) {
     const std::vector<PendingPtr> left = queue_.take_all();
@@ -155,10 +291,17 @@ void Scheduler::stop(std::optional<TimePoint> deadline) {
   idle_.wait(lock, is_idle);
   is_ending_ = true;
   lock.unlock();
+  ending_.request_stop();
   work_.notify_all();
-  deadlines_.notify_all();
+  expiry_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+}
+
+std::vector<InstanceStatistics> Scheduler::instance_statistics() const {
+  std::vector<InstanceStatistics> statistics;
+  for (const auto& instance : instances_) statistics.push_back(instance.model->statistics());
+  return statistics;
 }
 
 std::size_t Scheduler::waiting() const {

@@ -5,54 +5,79 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
+#include "server/scheduler/answer_order.h"
+#include "server/scheduler/batch_decision.h"
+#include "server/scheduler/rate_limiter.h"
 #include "server/scheduler/request_queue.h"
+#include "server/scheduler/request_scheduler.h"
 #include "server/servable_model.h"
 
 namespace tutti::server {
 
-// Thread safe. An idle instance takes the oldest request; requests leave the queue unserved when
-// their deadline passes (DEADLINE_EXCEEDED) or they are cancelled (CANCELLED).
-class Scheduler {
+struct ScheduledInstance {
+  std::unique_ptr<ServableModel> model;
+  std::unique_ptr<RateLimiter::Member> claims;  // null: it shares nothing
+};
+
+// An idle instance first gets what it shares with others, then takes the first requests of the
+// queue, joined where the options say so. Requests leave the queue unserved when their time is up
+// (RequestQueue::expire) or they are cancelled (CANCELLED).
+class Scheduler final : public RequestScheduler {
  public:
+  Scheduler(std::vector<ScheduledInstance> instances, SchedulingOptions options,
+            ExecutionObserver on_executed = nullptr);
+  // Instances that share nothing, one request at a time.
   Scheduler(std::vector<std::unique_ptr<ServableModel>> instances, std::size_t queue_capacity);
-  // As stop().
-  ~Scheduler();
+  ~Scheduler() override;
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Sets times.queued. On an error the request is not queued and `done` is not called: UNAVAILABLE
-  // for a full queue; `is_stopped`, when given, tells that the scheduler no longer takes any.
-  Status enqueue(const PendingPtr& request, bool* is_stopped = nullptr);
-
-  // Refuses new requests, waits until those that it has are answered, and ends the threads. With a
-  // deadline, what still waits in the queue then is answered UNAVAILABLE; what runs is waited for.
-  // Not from a `done` callback. Any number of times.
-  void stop(std::optional<TimePoint> deadline = std::nullopt);
-
-  bool is_ready() const;  // an instance is
-  std::size_t waiting() const;
-  std::size_t running() const;
+  Status enqueue(const PendingPtr& request, bool* is_stopped = nullptr) override;
+  void stop(std::optional<TimePoint> deadline = std::nullopt) override;
+  bool is_ready() const override;  // an instance is
+  std::size_t waiting() const override;
+  std::size_t running() const;  // requests that were taken and not answered yet
+  std::vector<InstanceStatistics> instance_statistics() const override;
 
  private:
-  void serve(ServableModel& model);
-  void run(ServableModel& model, PendingRequest& pending);
-  void watch_deadlines();
+  struct Batch {
+    std::vector<PendingPtr> requests;
+    AnswerOrder::Place first_place = 0;  // where answers are ordered
+  };
+
+  void serve(const ScheduledInstance& instance);
+  bool wait_for_work(std::unique_lock<std::mutex>& lock);
+  bool claim(const ScheduledInstance& instance, std::unique_lock<std::mutex>& lock);
+  Batch take_batch();
+  void run(ServableModel& model, Batch batch);
+  void run_joined(ServableModel& model, std::span<const PendingPtr> requests,
+                  AnswerOrder::Place first_place);
+  void run_one(ServableModel& model, const PendingPtr& request, AnswerOrder::Place place);
+  void deliver(AnswerOrder::Place place, PendingPtr request, Result<InferResult> result);
+  void note_answered(std::size_t count);
+  void watch_expiry();
   void cancel(const PendingRequest* request);
 
-  std::vector<std::unique_ptr<ServableModel>> instances_;
+  const SchedulingOptions options_;
+  const ExecutionObserver on_executed_;
+  std::vector<ScheduledInstance> instances_;
   mutable std::mutex mutex_;
-  std::condition_variable work_;       // a request came, or the end
-  std::condition_variable deadlines_;  // an earlier deadline came, or the end
-  std::condition_variable idle_;       // nothing waits or runs
-  RequestQueue queue_;                 // under mutex_
-  std::size_t running_ = 0;            // under mutex_
-  bool is_draining_ = false;           // under mutex_: takes no more requests
-  bool is_ending_ = false;             // under mutex_: threads return
-  std::mutex stop_mutex_;              // one stop() at a time; taken before mutex_
-  std::vector<std::thread> threads_;   // under stop_mutex_ after construction
+  std::condition_variable work_;    // a request came, or the end
+  std::condition_variable expiry_;  // an earlier deadline came, or the end
+  std::condition_variable idle_;    // nothing waits or runs
+  RequestQueue queue_;              // under mutex_
+  std::size_t running_ = 0;         // under mutex_
+  bool is_draining_ = false;        // under mutex_: takes no more requests
+  bool is_ending_ = false;          // under mutex_: threads return
+  AnswerOrder order_;               // places are taken under mutex_
+  std::stop_source ending_;
+  std::mutex stop_mutex_;             // one stop() at a time; taken before mutex_
+  std::vector<std::thread> threads_;  // under stop_mutex_ after construction
 };
 
 }  // namespace tutti::server

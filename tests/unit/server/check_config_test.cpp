@@ -57,7 +57,8 @@ constexpr BadConfig kBad[] = {
     {"name: 'other'", "name: 'other' differs from the model's folder 'm'"},
     {"backend: 'tensorrt'", "backend: 'tensorrt' is not available; available: backend 'tutti'"},
     {"platform: 'onnxruntime_onnx'", "platform: 'onnxruntime_onnx' is not available"},
-    {"backend: 'tutti' platform: 'ensemble'", "platform: 'ensemble' is not available"},
+    {"backend: 'tutti' platform: 'pytorch_libtorch'",
+     "platform: 'pytorch_libtorch' is not available"},
     {"max_batch_size: -1", "max_batch_size: -1, expected >= 0"},
     {"version_policy { specific { } }", "version_policy.specific: names no version"},
     {"version_policy { specific { versions: [1, 0] } }", "versions[1]: 0, expected"},
@@ -101,10 +102,24 @@ constexpr BadConfig kBad[] = {
      "multi_device_per_rank_engines\"]: is not supported"},
     // What this server does not do.
     {"sequence_batching { }", "sequence_batching: is not supported"},
-    {"ensemble_scheduling { }", "ensemble_scheduling: is not supported"},
+    {"platform: 'ensemble'", "platform: 'ensemble' needs ensemble_scheduling"},
     {"model_transaction_policy { decoupled: true }", "model_transaction_policy.decoupled"},
-    {"dynamic_batching { default_queue_policy { max_queue_size: 3 } }",
-     "dynamic_batching.default_queue_policy: is not supported"},
+    // Queues and batches.
+    {"max_batch_size: 4 dynamic_batching { preferred_batch_size: [4, 5] }",
+     "dynamic_batching.preferred_batch_size[1]: 5, expected 1 to 4"},
+    {"max_batch_size: 4 dynamic_batching { preferred_batch_size: [0] }",
+     "dynamic_batching.preferred_batch_size[0]: 0, expected 1 to 4"},
+    {"dynamic_batching { priority_levels: 2 }", "default_priority_level: 0, expected 1 to 2"},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 3 }",
+     "default_priority_level: 3, expected 1 to 2"},
+    {"dynamic_batching { priority_levels: 2 default_priority_level: 1 "
+     "priority_queue_policy { key: 3 value { max_queue_size: 1 } } }",
+     "dynamic_batching.priority_queue_policy: key 3, expected 1 to 2"},
+    {"dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }",
+     "preserve_ordering: is true with 2 priority_levels"},
+    {"dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY "
+     "default_timeout_microseconds: 5 } }",
+     "timeout_action is DELAY"},
     {"batch_input [ { kind: BATCH_ELEMENT_COUNT } ]", "batch_input: is not supported"},
     {"input [ { name: 'x' data_type: TYPE_FP32 dims: [8] allow_ragged_batch: true } ]",
      "input[0].allow_ragged_batch"},
@@ -244,12 +259,11 @@ TEST(CheckConfigFile, TuningThatDoesNothingHereIsAWarning) {
   std::vector<std::string> warnings;
   const ConfigFile file = parse(
       "optimization { }\n"
-      "dynamic_batching { max_queue_delay_microseconds: 100 }\n"
-      "response_cache { enable: true }");
+      "model_metrics { }\n"
+      "metric_tags { key: 'a' value: 'b' }");
   EXPECT_TRUE(check_config_file(file, "m", kKnown, {"cpu", 0}, &warnings).ok());
-  EXPECT_THAT(warnings,
-              ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":2: dynamic_batching"),
-                          HasSubstr(":3: response_cache.enable")));
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":3: metric_tags"),
+                                    HasSubstr(":2: model_metrics")));
 }
 
 }  // namespace

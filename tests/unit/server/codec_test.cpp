@@ -196,36 +196,37 @@ TEST(DecodeRequest, WhatIsNotSupportedIsUnimplemented) {
   expect_refused(classes, "output 'y': parameter 'classification'", StatusCode::kUnimplemented);
 }
 
-TEST(Parameters, TimeoutSetsTheEarlierDeadline) {
-  const TimePoint arrived = TimePoint() + std::chrono::seconds(1);
+TEST(Parameters, TimeoutAndPriorityAreWholeNumbers) {
   InferRequest request;
   request.parameters["timeout"] = std::int64_t{250};
-  ASSERT_TRUE(apply_parameters(arrived, &request).ok());
-  EXPECT_EQ(request.deadline, arrived + std::chrono::microseconds(250));
-  request.parameters["timeout"] = std::uint64_t{500};
-  ASSERT_TRUE(apply_parameters(arrived, &request).ok());
-  EXPECT_EQ(request.deadline, arrived + std::chrono::microseconds(250));
+  request.parameters["priority"] = std::uint64_t{3};
+  ASSERT_TRUE(apply_parameters(&request).ok());
+  EXPECT_EQ(request.timeout, std::chrono::microseconds(250));
+  EXPECT_EQ(request.priority, 3U);
   InferRequest none;
   none.parameters["timeout"] = std::int64_t{0};
-  ASSERT_TRUE(apply_parameters(arrived, &none).ok());
-  EXPECT_FALSE(none.deadline);
+  ASSERT_TRUE(apply_parameters(&none).ok());
+  EXPECT_FALSE(none.timeout);
+  EXPECT_EQ(none.priority, 0U);
   none.parameters["timeout"] = std::string("soon");
-  EXPECT_EQ(apply_parameters(arrived, &none).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(apply_parameters(&none).code(), StatusCode::kInvalidArgument);
   none.parameters["timeout"] = std::int64_t{-5};
-  EXPECT_EQ(apply_parameters(arrived, &none).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(apply_parameters(&none).code(), StatusCode::kInvalidArgument);
   none.parameters["timeout"] = ~std::uint64_t{0};
-  EXPECT_TRUE(apply_parameters(arrived, &none).ok());
-  EXPECT_FALSE(none.deadline);
+  EXPECT_TRUE(apply_parameters(&none).ok());
+  EXPECT_FALSE(none.timeout);
+  none.parameters["priority"] = std::string("high");
+  EXPECT_EQ(apply_parameters(&none).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(Parameters, SequencesAreUnimplemented) {
   InferRequest request;
   request.parameters["sequence_id"] = std::int64_t{0};
-  EXPECT_TRUE(apply_parameters({}, &request).ok());
+  EXPECT_TRUE(apply_parameters(&request).ok());
   request.parameters["sequence_id"] = std::int64_t{4};
-  EXPECT_EQ(apply_parameters({}, &request).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(apply_parameters(&request).code(), StatusCode::kUnimplemented);
   request.parameters["sequence_id"] = std::string("four");
-  EXPECT_EQ(apply_parameters({}, &request).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(apply_parameters(&request).code(), StatusCode::kUnimplemented);
 }
 
 TEST(ResponseSink, OutputsLieInTheResponseInTheOrderAskedFor) {

@@ -91,8 +91,8 @@ class IdentityModel : public ServableModel {
 };
 
 // Opens files whose text is "identity", "string" (BYTES), "failing" (every request fails), "gated"
-// (requests wait for `gate`), "ranks N", or anything else, which does not load. The first three
-// take x: [-1, 4] (FP32, BYTES for "string") and give y.
+// (requests wait for `gate`), "slow to load" (loading waits for it), "ranks N", or anything else,
+// which does not load. The first three take x: [-1, 4] (FP32, BYTES for "string") and give y.
 class FakeBackend : public ModelBackend {
  public:
   explicit FakeBackend(std::shared_ptr<Gate> gate = nullptr) : gate_(std::move(gate)) {}
@@ -101,7 +101,8 @@ class FakeBackend : public ModelBackend {
   DeviceFacts devices() const override { return {"cpu", 0}; }
   Result<std::unique_ptr<ModelSource>> open(const std::string& path) override {
     std::string kind;
-    std::getline(std::ifstream(path), kind);
+    std::ifstream file(path);
+    std::getline(file, kind);
     return std::unique_ptr<ModelSource>(std::make_unique<Source>(kind, gate_));
   }
 
@@ -121,6 +122,10 @@ class FakeBackend : public ModelBackend {
     Result<std::unique_ptr<ServableModel>> create_instance(const Placement&) override {
       if (kind_ == "identity" || kind_ == "string" || kind_.starts_with("ranks ")) return make();
       if (kind_ == "gated") return make(gate_);
+      if (kind_ == "slow to load") {
+        gate_->wait();
+        return make();
+      }
       if (kind_ == "failing") {
         return make(nullptr, [] { return unavailable("rank 1 of 2: lost its device"); });
       }

@@ -245,6 +245,62 @@ TEST_F(RepositoryTest, NoRequestFailsDuringReloads) {
   EXPECT_EQ(failed, 0);
 }
 
+TEST_F(RepositoryTest, PollingFollowsWhatChangesOnDisk) {
+  folder_.write("a/1/model.plan", "identity");
+  const auto repository = make(ControlMode::kPoll);
+  ASSERT_TRUE(repository->start().ok());
+  const auto first = *repository->find("a", "");
+  repository->poll();
+  EXPECT_EQ(*repository->find("a", ""), first);  // nothing changed, nothing was loaded
+  folder_.write("b/1/model.plan", "identity");
+  folder_.write("a/2/model.plan", "identity");
+  repository->poll();
+  EXPECT_THAT(index(*repository),
+              ElementsAre("a:1:UNAVAILABLE unloaded", "a:2:READY", "b:1:READY"));
+  folder_.write("a/2/model.plan", "string");
+  repository->poll();
+  EXPECT_EQ((*repository->find("a", ""))->signature().inputs[0].dtype, DType::kString);
+  folder_.remove("b");
+  repository->poll();
+  EXPECT_FALSE(repository->find("b", "").ok());
+  EXPECT_TRUE(repository->is_all_ready());
+  EXPECT_THAT(repository->load("a").message(), HasSubstr("--model-control-mode=poll"));
+}
+
+TEST_F(RepositoryTest, PollingTriesAFailedLoadAgainOnlyWhenItsFolderChanges) {
+  folder_.write("m/1/model.plan", "identity");
+  const auto repository = make(ControlMode::kPoll);
+  ASSERT_TRUE(repository->start().ok());
+  const auto first = *repository->find("m", "");
+  folder_.write("m/1/model.plan", "garbage!");
+  repository->poll();
+  EXPECT_EQ(*repository->find("m", ""), first);
+  EXPECT_THAT(index(*repository), ElementsAre(HasSubstr("m:1:READY serves as before")));
+  repository->poll();
+  EXPECT_EQ(*repository->find("m", ""), first);
+  folder_.write("m/1/model.plan", "identity again");
+  repository->poll();
+  EXPECT_EQ(*repository->find("m", ""), first);  // no such kind: garbage too
+  folder_.write("m/1/model.plan", "identity");
+  repository->poll();
+  EXPECT_NE(*repository->find("m", ""), first);
+  EXPECT_THAT(index(*repository), ElementsAre("m:1:READY"));
+}
+
+TEST_F(RepositoryTest, ModelsLoadAtTheSameTime) {
+  constexpr int kModels = 3;
+  for (int i = 0; i < kModels; ++i) {
+    folder_.write(str_cat("m", i, "/1/model.plan"), "slow to load");
+  }
+  const auto repository = make(ControlMode::kNone);  // with four threads
+  auto started = std::async(std::launch::async, [&] { return repository->start(); });
+  gate_->await_arrivals(kModels);  // would hang if one waited for another
+  EXPECT_THAT(index(*repository), ElementsAre("m0:1:LOADING", "m1:1:LOADING", "m2:1:LOADING"));
+  gate_->open();
+  EXPECT_TRUE(started.get().ok());
+  EXPECT_TRUE(repository->is_all_ready());
+}
+
 TEST_F(RepositoryTest, PlanOfOtherSizeThanItsDeviceListIsRefusedAtLoad) {
   folder_.write("m/1/model.plan", "ranks 4");
   folder_.write("m/config.pbtxt",

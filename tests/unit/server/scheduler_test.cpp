@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+#include <deque>
 #include <future>
 #include <stdexcept>
 #include <thread>
@@ -172,6 +174,180 @@ TEST(Scheduler, CancelAndCompletionMayRace) {
     EXPECT_TRUE(status.ok() || status.code() == StatusCode::kCancelled);
     canceller.join();
   }
+}
+
+class GatedByIdModel : public IdentityModel {
+ public:
+  explicit GatedByIdModel(std::map<std::string, std::shared_ptr<Gate>> gates)
+      : gates_(std::move(gates)) {}
+  Result<InferResult> infer(const InferRequest& request,
+                            const std::shared_ptr<OutputSink>& sink) override {
+    gates_.at(request.id)->wait();
+    return IdentityModel::infer(request, sink);
+  }
+
+ private:
+  const std::map<std::string, std::shared_ptr<Gate>> gates_;
+};
+
+// One instance behind a gate whose requests [rows, 2] of `first` and up may be joined.
+struct Batched {
+  std::shared_ptr<Gate> gate = std::make_shared<Gate>();
+  std::vector<std::int64_t> executions;  // rows of each
+  std::unique_ptr<Scheduler> scheduler;
+
+  explicit Batched(BatchingOptions batching) {
+    SchedulingOptions options;
+    options.batching = std::move(batching);
+    std::vector<ScheduledInstance> instances;
+    instances.push_back({std::make_unique<IdentityModel>(gate), nullptr});
+    scheduler = std::make_unique<Scheduler>(
+        std::move(instances), options,
+        [this](std::int64_t rows, const RequestTimes&) { executions.push_back(rows); });
+  }
+
+  Sent send(std::int64_t rows, float first, std::int64_t width = 2) {
+    Sent sent = make();
+    values.push_back(std::vector<float>(static_cast<std::size_t>(rows * width), first));
+    sent.pending->batch_size = rows;
+    sent.pending->request.inputs = {
+        {"x", DType::kFloat32, {rows, width}, std::as_bytes(std::span(values.back()))}};
+    sent.pending->join_key = std::to_string(width);
+    EXPECT_TRUE(scheduler->enqueue(sent.pending).ok());
+    return sent;
+  }
+
+  std::deque<std::vector<float>> values;
+};
+
+std::vector<float> output_of(const Sent& sent) {
+  const auto& bytes = static_cast<test::VectorSink&>(*sent.pending->sink).outputs[0];
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+TEST(Scheduler, JoinsWhatWaitsAndGivesEachItsRows) {
+  BatchingOptions batching;
+  batching.max_batch_size = 22;
+  Batched batched(batching);
+  Sent running = batched.send(1, -1);
+  batched.gate->await_arrivals(1);
+  std::vector<Sent> sent;
+  int first = 0;
+  for (const std::int64_t rows : {10, 2, 10, 1}) {
+    sent.push_back(batched.send(rows, static_cast<float>(++first)));
+  }
+  sent.push_back(batched.send(1, 9, 5));  // of another width: never joined
+  batched.gate->open();
+  EXPECT_TRUE(running.wait().ok());
+  for (Sent& one : sent) ASSERT_TRUE(one.wait().ok());
+  batched.scheduler->stop();
+  EXPECT_THAT(batched.executions, ::testing::ElementsAre(1, 22, 1, 1));
+  EXPECT_EQ(output_of(sent[0]), std::vector<float>(20, 1));
+  EXPECT_EQ(output_of(sent[1]), std::vector<float>(4, 2));
+  EXPECT_EQ(output_of(sent[2]), std::vector<float>(20, 3));
+  EXPECT_EQ(output_of(sent[3]), std::vector<float>(2, 4));
+  EXPECT_EQ(output_of(sent[4]), std::vector<float>(5, 9));
+}
+
+TEST(Scheduler, StopEndsTheWaitForAFullerBatch) {
+  BatchingOptions batching;
+  batching.max_batch_size = 8;
+  batching.max_queue_delay = std::chrono::hours(1);
+  Batched batched(batching);
+  batched.gate->open();
+  Sent one = batched.send(1, 1);
+  EXPECT_FALSE(one.is_answered());
+  batched.scheduler->stop();
+  EXPECT_TRUE(one.wait().ok());
+}
+
+TEST(Scheduler, AnswersKeepTheOrderOfTheQueueWhereAsked) {
+  BatchingOptions batching;
+  batching.preserves_ordering = true;
+  SchedulingOptions options;
+  options.batching = batching;
+  std::map<std::string, std::shared_ptr<Gate>> gates = {{"a", std::make_shared<Gate>()},
+                                                        {"b", std::make_shared<Gate>()}};
+  std::promise<void> executed;  // the first, which is b
+  std::atomic<int> executions{0};
+  std::vector<ScheduledInstance> instances;
+  for (int i = 0; i < 2; ++i) {
+    instances.push_back({std::make_unique<GatedByIdModel>(gates), nullptr});
+  }
+  Scheduler scheduler(std::move(instances), options, [&](std::int64_t, const RequestTimes&) {
+    if (executions++ == 0) executed.set_value();
+  });
+  Sent a = make(), b = make();
+  a.pending->request.id = "a";
+  b.pending->request.id = "b";
+  ASSERT_TRUE(scheduler.enqueue(a.pending).ok());
+  gates["a"]->await_arrivals(1);
+  ASSERT_TRUE(scheduler.enqueue(b.pending).ok());
+  gates["b"]->open();
+  executed.get_future().wait();
+  EXPECT_FALSE(b.is_answered());  // it ran, but a is before it
+  gates["a"]->open();
+  EXPECT_TRUE(b.wait().ok());
+  EXPECT_TRUE(a.is_answered());
+}
+
+TEST(Scheduler, InstancesThatShareRanksTakeTurnsAndOthersGoOn) {
+  RateLimiter limiter;
+  const auto join = [&](const char* pool) { return *limiter.join({{pool, 1, 1}}, 1); };
+  const auto holder = join("rank 0");
+  ASSERT_TRUE(holder->try_acquire());
+  const auto gate = std::make_shared<Gate>();
+  gate->open();
+  std::vector<ScheduledInstance> blocked, both;
+  blocked.push_back({std::make_unique<IdentityModel>(gate), join("rank 0")});
+  both.push_back({std::make_unique<IdentityModel>(gate), join("rank 0")});
+  both.push_back({std::make_unique<IdentityModel>(gate), join("rank 1")});
+  Scheduler waits(std::move(blocked), SchedulingOptions{});
+  Scheduler works(std::move(both), SchedulingOptions{});
+  Sent held = make();
+  ASSERT_TRUE(waits.enqueue(held.pending).ok());
+  for (int i = 0; i < 20; ++i) {  // by the instance whose rank is free
+    Sent one = make();
+    ASSERT_TRUE(works.enqueue(one.pending).ok());
+    EXPECT_TRUE(one.wait().ok());
+  }
+  EXPECT_FALSE(held.is_answered());
+  EXPECT_EQ(waits.waiting(), 1U);  // and may still be cancelled or time out
+  holder->release();
+  EXPECT_TRUE(held.wait().ok());
+}
+
+class FussyModel : public IdentityModel {
+ public:
+  Result<InferResult> infer(const InferRequest& request,
+                            const std::shared_ptr<OutputSink>& sink) override {
+    for (const std::byte byte : request.inputs[0].data) {
+      if (byte != std::byte{0}) return invalid_argument("index out of range");
+    }
+    return IdentityModel::infer(request, sink);
+  }
+};
+
+TEST(Scheduler, OneBadRequestDoesNotSpoilTheBatchItIsIn) {
+  SchedulingOptions options;
+  options.batching.max_batch_size = 8;
+  options.batching.max_queue_delay = std::chrono::hours(1);
+  options.batching.preferred = {3};
+  std::vector<ScheduledInstance> instances;
+  instances.push_back({std::make_unique<FussyModel>(), nullptr});
+  Scheduler scheduler(std::move(instances), options);
+  std::vector<Sent> sent;
+  const std::vector<std::vector<std::byte>> data = {{std::byte{0}}, {std::byte{7}}, {std::byte{0}}};
+  for (const auto& one : data) {
+    sent.push_back(make());
+    sent.back().pending->request.inputs = {{"x", DType::kUInt8, {1}, one}};
+    ASSERT_TRUE(scheduler.enqueue(sent.back().pending).ok());
+  }
+  EXPECT_TRUE(sent[0].wait().ok());
+  EXPECT_EQ(sent[1].wait().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(sent[2].wait().ok());
 }
 
 TEST(Scheduler, ModelThatThrowsFailsItsRequestOnly) {

@@ -17,7 +17,9 @@ RequestTimes times(int start) {
 TEST(ModelStatistics, SuccessAddsEachPhaseToItsOwnSum) {
   ModelStatistics statistics;
   statistics.record_success(1, times(0), 111);
+  statistics.record_execution(1, times(0));
   statistics.record_success(4, times(100), 222);
+  statistics.record_execution(4, times(100));
   const StatisticsSnapshot now = statistics.snapshot();
   EXPECT_EQ(now.success, (DurationStatistic{2, 62}));
   EXPECT_EQ(now.fail, (DurationStatistic{0, 0}));
@@ -30,6 +32,19 @@ TEST(ModelStatistics, SuccessAddsEachPhaseToItsOwnSum) {
   EXPECT_EQ(now.last_inference_ms, 222U);
   ASSERT_EQ(now.by_batch_size.size(), 2U);
   EXPECT_EQ(now.by_batch_size.at(4).compute_infer, (DurationStatistic{1, 8}));
+}
+
+TEST(ModelStatistics, RequestsThatRanTogetherAreOneExecution) {
+  ModelStatistics statistics;
+  for (const int rows : {3, 4, 1}) statistics.record_success(rows, times(0), 1);
+  statistics.record_execution(8, times(0));
+  const StatisticsSnapshot now = statistics.snapshot();
+  EXPECT_EQ(now.success.count, 3U);
+  EXPECT_EQ(now.phases.compute_infer, (DurationStatistic{3, 24}));
+  EXPECT_EQ(now.inference_count, 8U);
+  EXPECT_EQ(now.execution_count, 1U);
+  ASSERT_EQ(now.by_batch_size.size(), 1U);
+  EXPECT_EQ(now.by_batch_size.at(8).compute_infer, (DurationStatistic{1, 8}));
 }
 
 TEST(ModelStatistics, FailureCountsNowhereElse) {
