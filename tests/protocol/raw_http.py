@@ -65,4 +65,6 @@ def ask(url, method, path, body=b"", headers=()):
     if isinstance(body, dict | list):
         body = json.dumps(body)
     with Connection(url) as connection:
-        return connection.request(method, path, body.encode() if isinstance(body, str) else body, headers)
+        return connection.request(
+            method, path, body.encode() if isinstance(body, str) else body, headers
+        )

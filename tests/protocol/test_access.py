@@ -17,10 +17,21 @@ INFER = {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [
 
 # Group, and the calls of it on either front end.
 HTTP_CALLS = {
-    "health": [("GET", "/v2/health/live"), ("GET", "/v2/health/ready"), ("GET", "/v2/models/affine/ready")],
-    "metadata": [("GET", "/v2"), ("GET", "/v2/models/affine"), ("GET", "/v2/models/affine/versions/1")],
+    "health": [
+        ("GET", "/v2/health/live"),
+        ("GET", "/v2/health/ready"),
+        ("GET", "/v2/models/affine/ready"),
+    ],
+    "metadata": [
+        ("GET", "/v2"),
+        ("GET", "/v2/models/affine"),
+        ("GET", "/v2/models/affine/versions/1"),
+    ],
     "inference": [("POST", "/v2/models/affine/infer"), ("POST", "/v2/models/affine/generate")],
-    "shared-memory": [("GET", "/v2/systemsharedmemory/status"), ("GET", "/v2/cudasharedmemory/status")],
+    "shared-memory": [
+        ("GET", "/v2/systemsharedmemory/status"),
+        ("GET", "/v2/cudasharedmemory/status"),
+    ],
     "model-config": [("GET", "/v2/models/affine/config")],
     "model-repository": [
         ("POST", "/v2/repository/index"),
@@ -43,7 +54,9 @@ GRPC_CALLS = {
         lambda c, h: c.get_model_metadata("affine", headers=h),
     ],
     "inference": [
-        lambda c, h: c.infer("affine", [tensor("x", np.zeros((1, 4), np.float32), "FP32")], headers=h)
+        lambda c, h: c.infer(
+            "affine", [tensor("x", np.zeros((1, 4), np.float32), "FP32")], headers=h
+        )
     ],
     "shared-memory": [lambda c, h: c.get_system_shared_memory_status(headers=h)],
     "model-config": [lambda c, h: c.get_model_config("affine", headers=h)],
@@ -187,11 +200,11 @@ def test_headers_become_parameters(repository, start):
     repository.add("affine")
     server = start(repository.path, options=("--http-header-forward-pattern", "^sequence_"))
     # A sequence is what this server refuses, so the header has arrived.
-    response = ask(
-        server.http_url, "POST", "/v2/models/affine/infer", INFER, {"sequence_id": "7"}
-    )
+    response = ask(server.http_url, "POST", "/v2/models/affine/infer", INFER, {"sequence_id": "7"})
     assert response.status == 501
-    assert ask(server.http_url, "POST", "/v2/models/affine/infer", INFER, {"other": "7"}).status == 200
+    assert (
+        ask(server.http_url, "POST", "/v2/models/affine/infer", INFER, {"other": "7"}).status == 200
+    )
 
 
 def test_reflection_lists_the_services(served):

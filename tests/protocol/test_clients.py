@@ -146,7 +146,9 @@ def statistics(client):
 def log_settings(client):
     def settings(answer):
         answer = answer.get("settings", answer)
-        return {k: next(iter(v.values()), None) if isinstance(v, dict) else v for k, v in answer.items()}
+        return {
+            k: next(iter(v.values()), None) if isinstance(v, dict) else v for k, v in answer.items()
+        }
 
     answer = settings(client.plain("update_log_settings", {"log_verbose_level": 1}))
     assert answer["log_verbose_level"] == 1
@@ -341,7 +343,14 @@ def serving(plans, tmp_path_factory):
     folder = tmp_path_factory.mktemp("clients")
     for name in ("affine", "add_sub"):
         (folder / name).symlink_to(plans / name)
-    options = ("--model-control-mode", "explicit", "--load-model", "*", "--allow-client-shm", "true")
+    options = (
+        "--model-control-mode",
+        "explicit",
+        "--load-model",
+        "*",
+        "--allow-client-shm",
+        "true",
+    )
     server = Server(folder, options=options, log=tmp_path_factory.mktemp("log") / "serve.log")
     server.folder = folder
     yield server

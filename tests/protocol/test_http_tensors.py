@@ -51,9 +51,7 @@ def test_every_datatype_as_json(url, datatype):
     answer = response.json()
     assert answer["id"] == "7"
     assert answer["model_version"] == "1"
-    assert answer["outputs"] == [
-        {"name": "y", "datatype": datatype, "shape": [3], "data": values}
-    ]
+    assert answer["outputs"] == [{"name": "y", "datatype": datatype, "shape": [3], "data": values}]
 
 
 @pytest.mark.parametrize("datatype", sorted(IDENTITY_TYPES))
@@ -90,7 +88,12 @@ def test_numbers_keep_their_last_bit(url):
 
 
 def test_nested_data_and_flat_answers(url):
-    tensor = {"name": "x", "shape": [2, 4], "datatype": "FP32", "data": [[1, 2, 3, 4], [5, 6, 7, 8]]}
+    tensor = {
+        "name": "x",
+        "shape": [2, 4],
+        "datatype": "FP32",
+        "data": [[1, 2, 3, 4], [5, 6, 7, 8]],
+    }
     (output,) = infer(url, "affine", tensor).json()["outputs"]
     assert output["shape"] == [2, 4]
     assert output["data"] == [3, 5, 7, 9, 11, 13, 15, 17]
@@ -131,7 +134,9 @@ def test_binary_tensors_behind_json_of_any_length(url):
         assert outputs[0]["parameters"] == {"binary_data_size": 64}
         assert "data" not in outputs[0]
         assert outputs[1]["data"] == (first + second).tolist()
-        np.testing.assert_array_equal(np.frombuffer(response.body[length:], np.int32), first - second)
+        np.testing.assert_array_equal(
+            np.frombuffer(response.body[length:], np.int32), first - second
+        )
 
 
 def test_a_body_that_is_one_raw_tensor(url):
@@ -254,6 +259,8 @@ def test_classification(http, binary):
 def test_client_reports_errors_as_tritons_do(http):
     tensor = triton.InferInput("x", [1, 4], "FP32")
     tensor.set_data_from_numpy(np.zeros((1, 4), np.float32))
-    with pytest.raises(InferenceServerException, match="Request for unknown model: 'nope'") as error:
+    with pytest.raises(
+        InferenceServerException, match="Request for unknown model: 'nope'"
+    ) as error:
         http.infer("nope", [tensor])
     assert error.value.status() == "404"

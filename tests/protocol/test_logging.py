@@ -91,10 +91,22 @@ def test_a_file_of_its_own(repository, start, tmp_path):
 @pytest.mark.parametrize("format_", ["default", "ISO8601", "json"])
 def test_no_request_writes_lines_of_its_own(repository, start, format_):
     repository.add("affine")
-    options = ("--model-control-mode", "explicit", "--log-format", format_, "--load-model", "affine")
+    options = (
+        "--model-control-mode",
+        "explicit",
+        "--log-format",
+        format_,
+        "--load-model",
+        "affine",
+    )
     server = start(repository.path, options=options)
     name = "x%0aE0101 00:00:00.000000 1] forged%1b[31m"
-    assert ask(server.http_url, "POST", f"/v2/repository/models/{name.replace(' ', '%20')}/load").status != 200
+    assert (
+        ask(
+            server.http_url, "POST", f"/v2/repository/models/{name.replace(' ', '%20')}/load"
+        ).status
+        != 200
+    )
     text = server.log.read_text()
     assert "\nE0101 00:00:00" not in text
     assert "\x1b" not in text

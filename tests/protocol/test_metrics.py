@@ -116,7 +116,9 @@ def test_metrics_are_for_this_machine_alone_by_default(repository, start):
 def test_statistics_over_http_are_those_of_grpc(served):
     answer = ask(served.http_url, "GET", "/v2/models/affine/versions/1/stats").json()
     (over_http,) = answer["model_stats"]
-    over_grpc = served.client.get_inference_statistics("affine", "1", as_json=True)["model_stats"][0]
+    over_grpc = served.client.get_inference_statistics("affine", "1", as_json=True)["model_stats"][
+        0
+    ]
     assert over_http["name"] == "affine"
     assert over_http["inference_count"] == int(over_grpc.get("inference_count", 0))
     assert set(over_http["inference_stats"]) >= {"success", "fail", "queue", "compute_infer"}

@@ -171,9 +171,13 @@ def test_what_is_outside_the_memory(api, region):
     with pytest.raises(InferenceServerException, match="32 bytes do not fit into the 28"):
         outputs = [shared_output(module, "small", 28, 32)]
         client.infer("affine", [shared_input(module, "small", 32)], outputs=outputs)
-    with pytest.raises(InferenceServerException, match="Unable to find shared memory region: 'gone'"):
+    with pytest.raises(
+        InferenceServerException, match="Unable to find shared memory region: 'gone'"
+    ):
         client.infer("affine", [shared_input(module, "gone", 32)])
-    with pytest.raises(InferenceServerException, match="Unable to find shared memory region: 'gone'"):
+    with pytest.raises(
+        InferenceServerException, match="Unable to find shared memory region: 'gone'"
+    ):
         client.get_system_shared_memory_status("gone")
 
 
