@@ -11,7 +11,7 @@ namespace {
 const Node* plain_product(const Graph& graph, const Value* value) {
   const Node* product = producer_of(value, "Linear");
   if (product == nullptr || !has_single_use(graph, value) || product->inputs().size() != 2 ||
-      product->attr_int("transpose_w") != 0 || !product->attr_string("activation").empty()) {
+      !product->attr_string("activation").empty()) {
     return nullptr;
   }
   const DType dtype = value->dtype();
@@ -26,6 +26,7 @@ bool combines_products(const Graph& graph, const Node& node) {
   const Node* b = plain_product(graph, node.input(1));
   return a != nullptr && b != nullptr && a != b && a->input(0) == b->input(0) &&
          a->output()->shape() == b->output()->shape() &&
+         a->attr_int("transpose_w") == b->attr_int("transpose_w") &&
          node.output()->dtype() == a->output()->dtype();
 }
 

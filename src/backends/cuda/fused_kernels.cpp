@@ -8,6 +8,7 @@
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/pointwise_code.h"
 #include "backends/cuda/row_kernel.h"
+#include "graph/op_def.h"
 #include "runtime/node_sequence.h"
 
 namespace tutti::cuda {
@@ -41,24 +42,38 @@ struct GatedBody {
   std::size_t a = 0;  // operands of the node
   std::size_t g = 0;
   std::size_t u = 0;
+  bool is_transposed = false;  // both weights
   std::string combine;
 };
 
-// Linear(a, g), Linear(a, u), and a pointwise node of both.
+// A pointwise node of the body, whose operands have names.
+Status add_pointwise(const Node& node, BodyWriter* writer) {
+  if (!node.op().is_pointwise) return unimplemented("no two products that are combined");
+  if (node.type() != "Pointwise") return writer->add(node);
+  const std::shared_ptr<const Graph> region = node.attr_graph("body");
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    writer->bind(region->inputs()[i], writer->name_of(node.input(i)));
+  }
+  TUTTI_RETURN_IF_ERROR(writer->add_body(*region));
+  for (std::size_t j = 0; j < node.outputs().size(); ++j) {
+    writer->bind(node.output(j), writer->name_of(region->outputs()[j]));
+  }
+  return {};
+}
+
+// Linear(a, g), Linear(a, u), and pointwise nodes of both.
 Result<GatedBody> match_gated(const Graph& body) {
   std::vector<const Node*> nodes;
   for (const auto& node : body.nodes()) nodes.push_back(node.get());
   const auto is_plain = [](const Node& node) {
     return node.type() == "Linear" && node.inputs().size() == 2 &&
-           node.attr_int("transpose_w") == 0 && node.attr_string("activation").empty();
+           node.attr_string("activation").empty();
   };
-  if (nodes.size() != 3 || !is_plain(*nodes[0]) || !is_plain(*nodes[1]) ||
-      nodes[0]->input(0) != nodes[1]->input(0) || nodes[2]->inputs().size() != 2) {
+  if (nodes.size() < 3 || body.inputs().size() != 3 || body.outputs().size() != 1 ||
+      !is_plain(*nodes[0]) || !is_plain(*nodes[1]) || nodes[0]->input(0) != nodes[1]->input(0) ||
+      nodes[0]->attr_int("transpose_w") != nodes[1]->attr_int("transpose_w")) {
     return unimplemented("no two products that are combined");
   }
-  const Node& last = *nodes[2];
-  const bool is_region = last.type() == "Pointwise";
-  const std::shared_ptr<const Graph> inner = is_region ? last.attr_graph("body") : nullptr;
   const auto input_of = [&](const Value* value) {
     const auto& inputs = body.inputs();
     return static_cast<std::size_t>(std::find(inputs.begin(), inputs.end(), value) -
@@ -68,18 +83,19 @@ Result<GatedBody> match_gated(const Graph& body) {
   gated.a = input_of(nodes[0]->input(0));
   gated.g = input_of(nodes[0]->input(1));
   gated.u = input_of(nodes[1]->input(1));
+  gated.is_transposed = nodes[0]->attr_int("transpose_w") != 0;
   BodyWriter writer;
-  for (std::size_t i = 0; i < 2; ++i) {
-    const Value* operand = last.input(i);
-    const bool is_first = operand == nodes[0]->output();
-    if (!is_first && operand != nodes[1]->output()) {
-      return unimplemented("no two products that are combined");
+  writer.bind(nodes[0]->output(), "x0");
+  writer.bind(nodes[1]->output(), "x1");
+  for (std::size_t i = 2; i < nodes.size(); ++i) {
+    const auto& operands = nodes[i]->inputs();
+    if (std::any_of(operands.begin(), operands.end(),
+                    [](const Value* operand) { return operand->is_input(); })) {
+      return unimplemented("another operand");
     }
-    writer.bind(is_region ? inner->inputs()[i] : operand, is_first ? "x0" : "x1");
+    TUTTI_RETURN_IF_ERROR(add_pointwise(*nodes[i], &writer));
   }
-  if (last.outputs().size() != 1) return unimplemented("several results");
-  TUTTI_RETURN_IF_ERROR(is_region ? writer.add_body(*inner) : writer.add(last));
-  const std::string result = writer.name_of(is_region ? inner->outputs()[0] : last.output());
+  const std::string result = writer.name_of(body.outputs()[0]);
   gated.combine = str_cat(writer.take(), "      return ", result, ";\n");
   return gated;
 }
@@ -162,14 +178,15 @@ KernelResult make_gated(const KernelSpec& spec, const Graph& body, RankContext& 
   shape.dtype = a.dtype;
   shape.k = a.dims.back();
   shape.m = a.element_count() / std::max<std::int64_t>(shape.k, 1);
-  shape.n = spec.inputs[gated.g].dims.back();
+  shape.n = spec.inputs[gated.g].dims[gated.is_transposed ? 0 : 1];
+  shape.is_transposed = gated.is_transposed;
   if (spec.inputs[gated.u].dims != spec.inputs[gated.g].dims) {
     return unimplemented("weights of different sizes");
   }
   TUTTI_ASSIGN_OR_RETURN(auto fused, GatedProduct::create(context, shape, gated.combine));
-  const std::string text =
-      str_cat("gated-1 ", context.arch, " ", context.multiprocessors, " ", dtype_name(shape.dtype),
-              " ", shape.m, " ", shape.n, " ", shape.k, " ", gated.combine);
+  const std::string text = str_cat("gated-1 ", context.arch, " ", context.multiprocessors, " ",
+                                   dtype_name(shape.dtype), " ", shape.m, " ", shape.n, " ",
+                                   shape.k, " ", shape.is_transposed, " ", gated.combine);
   const Hash128 key = hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
   auto kernel = std::make_unique<GatedKernel>(gated, std::move(fused), context.stream, key);
   TUTTI_RETURN_IF_ERROR(kernel->set_up(spec, body, context));

@@ -49,8 +49,10 @@ class HopperGatedProduct final : public GatedProduct {
   Status run(const void* a, const void* g, const void* u, void* y) override {
     if (std::array<const void*, 3> addresses = {a, g, u}; addresses != mapped_) {
       TUTTI_RETURN_IF_ERROR(map(a, shape_.m, shape_.k, kRows, &params_.a));
-      TUTTI_RETURN_IF_ERROR(map(g, shape_.k, shape_.n, kDepth, &params_.g));
-      TUTTI_RETURN_IF_ERROR(map(u, shape_.k, shape_.n, kDepth, &params_.u));
+      for (const auto& [weight, out] : {std::pair{g, &params_.g}, std::pair{u, &params_.u}}) {
+        TUTTI_RETURN_IF_ERROR(shape_.is_transposed ? map(weight, shape_.n, shape_.k, kColumns, out)
+                                                   : map(weight, shape_.k, shape_.n, kDepth, out));
+      }
       mapped_ = addresses;
     }
     params_.y = y;
@@ -64,7 +66,7 @@ class HopperGatedProduct final : public GatedProduct {
   }
 
  private:
-  // A row-major matrix that is read in boxes of 64 columns.
+  // A row-major matrix that is read in boxes of 64 elements of its rows.
   Status map(const void* data, std::int64_t rows, std::int64_t columns, std::int64_t box_rows,
              CUtensorMap* out) const {
     const cuuint64_t sizes[] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows)};
@@ -132,6 +134,7 @@ Result<std::unique_ptr<GatedProduct>> GatedProduct::create(RankContext& context,
   define_math({&shape.dtype, 1}, &source);
   source.defines.emplace_back("WGMMA_TYPE",
                               shape.dtype == DType::kFloat16 ? "\"f16\"" : "\"bf16\"");
+  source.defines.emplace_back("IS_TRANSPOSED", shape.is_transposed ? "1" : "0");
   source.code =
       str_cat("__device__ __forceinline__ f32 combine(f32 x0, f32 x1) {\n", combine, "}\n");
   if (context.is_dry) {

@@ -16,6 +16,7 @@ struct GatedShape {
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  bool is_transposed = false;  // g and u are [n, k]
 };
 
 class GatedProduct {

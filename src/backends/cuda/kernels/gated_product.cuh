@@ -3,7 +3,8 @@
 // have different rows and share the columns: each loads its own rows and half of what both need. One
 // warpgroup loads ahead (TMA, Shah et al. 2024 describe the scheme), two multiply 64 rows each by 128
 // columns of g and the same ones of u, so both numbers that an element needs are in one thread.
-// Needs sm_90a, blocks of 384 threads, and WGMMA_TYPE (bf16 or f16) defined.
+// Needs sm_90a, blocks of 384 threads, and WGMMA_TYPE ("bf16" or "f16") and IS_TRANSPOSED defined: 1 where g
+// and u are [n, k].
 struct alignas(64) TensorMap {
   u64 words[16];
 };
@@ -87,7 +88,7 @@ __device__ __forceinline__ void multiply(f32 (&d)[128], u64 a, u64 b, int adds) 
       "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
       "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
       "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-      "}, %128, %129, p, 1, 1, 0, 1;\n}"
+      "}, %128, %129, p, 1, 1, 0, %131;\n}"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
@@ -104,7 +105,7 @@ __device__ __forceinline__ void multiply(f32 (&d)[128], u64 a, u64 b, int adds) 
         "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
         "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
         "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-      : "l"(a), "l"(b), "r"(adds));
+      : "l"(a), "l"(b), "r"(adds), "n"(IS_TRANSPOSED ? 0 : 1));
 }
 
 struct Tile {
@@ -204,8 +205,12 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
           load(to, p.a, step * kDepth, at.row, barrier);
           const TensorMap& mine = rank == 0 ? p.g : p.u;
           const u32 half = to + kBytesA + rank * (kBytesB / 2);
-          load_for_both(half, mine, at.column, step * kDepth, barrier);
-          load_for_both(half + kBox, mine, at.column + 64, step * kDepth, barrier);
+          if (IS_TRANSPOSED) {
+            load_for_both(half, mine, step * kDepth, at.column, barrier);
+          } else {
+            load_for_both(half, mine, at.column, step * kDepth, barrier);
+            load_for_both(half + kBox, mine, at.column + 64, step * kDepth, barrier);
+          }
           if (++stage == kStages) {
             stage = 0;
             phase ^= 1;
@@ -229,7 +234,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(384, 1)
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int i = 0; i < kDepth / 16; ++i) {
-          multiply(d, descriptor(a + i * 32, 16), descriptor(b + i * 2048, kBox), step + i > 0);
+          const u64 weights = IS_TRANSPOSED ? descriptor(b + i * 32, 16) : descriptor(b + i * 2048, kBox);
+          multiply(d, descriptor(a + i * 32, 16), weights, step + i > 0);
         }
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
