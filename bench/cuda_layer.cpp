@@ -92,15 +92,6 @@ std::string product(std::int64_t m, std::int64_t k, std::int64_t n, bool has_res
                  ") { %y = Linear(%x, %w", has_residual ? ", _, %r" : "", ") return %y }");
 }
 
-// silu(x g) * (x u) as one node.
-std::string gated_products(std::int64_t m, std::int64_t k, std::int64_t n) {
-  const std::string w = str_cat("bf16[", k, ", ", n, "]");
-  const std::string operands = str_cat("%x: bf16[", m, ", ", k, "], %v: ", w, ", %w: ", w);
-  return str_cat("graph (", operands, ") {\n %y = Fused(%x, %v, %w) {body = graph (", operands,
-                 ") {\n %g = Linear(%x, %v)\n %u = Linear(%x, %w)\n %a = Silu(%g)\n %y = Mul(%a, "
-                 "%u)\n return %y\n }}\n return %y\n}");
-}
-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t t : {44160, 5520}) {
@@ -117,7 +108,6 @@ std::vector<Case> cases() {
     for (const std::int64_t n : {4096, 1024, 6144, 12288, 24576}) {
       all.push_back({str_cat("product ", t, "x4096x", n), product(t, 4096, n, false)});
     }
-    all.push_back({str_cat("gated products ", t, "x4096x2x12288"), gated_products(t, 4096, 12288)});
     all.push_back({str_cat("product ", t, "x4096x4096 + residual"), product(t, 4096, 4096, true)});
     all.push_back(
         {str_cat("product ", t, "x12288x4096 + residual"), product(t, 12288, 4096, true)});
@@ -182,9 +172,8 @@ class Bench {
     TUTTI_RETURN_IF_ERROR(time(*kernel, args, runs).status());
     TUTTI_ASSIGN_OR_RETURN(const double each, time(*kernel, args, runs));
     double flops = 0;
-    const bool is_gated = c.name.starts_with("gated products");
-    if (node.type() == "Linear" || is_gated) {
-      flops = (is_gated ? 4.0 : 2.0) * static_cast<double>(inputs[0].element_count()) *
+    if (node.type() == "Linear") {
+      flops = 2.0 * static_cast<double>(inputs[0].element_count()) *
               static_cast<double>(outputs[0].dims.back());
     }
     std::printf("%-48s %9.4f ms %8.0f GB/s %8.1f TFLOP/s workspace %zu\n", c.name.c_str(),

@@ -61,10 +61,6 @@ Status fuse_linear(Graph& graph, const CompileOptions& options);
 // Connected pointwise nodes over one iteration space -> Pointwise {body}.
 Status fuse_pointwise(Graph& graph, const CompileOptions& options);
 
-// Two products of one operand that a pointwise node combines (gated MLPs), in 16 bits -> Fused
-// {body}.
-Status fuse_gates(Graph& graph, const CompileOptions& options);
-
 // A norm with pointwise nodes around it, and what cuts rows apart, turns halves and joins them
 // (rotary embeddings, gates) -> Fused {body}.
 Status fuse_rows(Graph& graph, const CompileOptions& options);

@@ -159,7 +159,6 @@ constexpr Pass kPasses[] = {
     {"choose rings", on_parts<choose_rings>},
     {"fuse products", on_parts<fuse_linear>},
     {"fuse pointwise", on_parts<fuse_pointwise>},
-    {"fuse gates", on_parts<fuse_gates>},
     {"fuse rows", on_parts<fuse_rows>},
     {"verify", verify_parts},
     {"tidy layouts", tidy_layouts},

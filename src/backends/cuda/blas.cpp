@@ -99,7 +99,7 @@ Status Blas::check(cublasStatus_t status, const char* call) const {
 // Choices hold for the library's version, the card, and everything that the shape says.
 Hash128 Blas::key_of(const BlasShape& s) const {
   const std::string text =
-      str_cat("product-1 ", version(), " ", card_, " ", kMaxWorkspace, " ", dtype_name(s.dtype),
+      str_cat("product-2 ", version(), " ", card_, " ", kMaxWorkspace, " ", dtype_name(s.dtype),
               " ", s.m, " ", s.n, " ", s.k, " ", s.transpose_b, " ", s.batch, " ", s.a_stride, " ",
               s.b_stride, " ", s.c_stride, " ", s.a_alignment, " ", s.b_alignment, " ",
               s.c_alignment, " ", s.has_bias, " ", s.activation, " ", s.has_residual);
@@ -180,6 +180,10 @@ Status BlasProduct::find_candidates() {
       blas_.check(blas_.f_.preference_create(&preference), "cublasLtMatmulPreferenceCreate"));
   (void)blas_.f_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                 &kMaxWorkspace, sizeof kMaxWorkspace);
+  // Parts of a sum are added up in the type that it is computed in, never rounded to 16 bits.
+  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  (void)blas_.f_.preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                sizeof reductions);
   const std::uint32_t a = shape_.a_alignment;
   const std::uint32_t b = shape_.b_alignment;
   const std::uint32_t c = shape_.c_alignment;

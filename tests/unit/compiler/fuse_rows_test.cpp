@@ -147,59 +147,6 @@ TEST_F(FuseRowsTest, AGateReadsHalvesOfOneProduct) {
   EXPECT_THAT(body_of(*graph), ElementsAre("Split", "Pointwise"));
 }
 
-TEST_F(FuseRowsTest, ProductsThatAGateCombinesAreOneNodeIn16Bits) {
-  expect_pass(fuse_gates, R"(graph @g (%x: bf16[b, t, 4], %v: bf16[4, 8], %w: bf16[4, 8]) {
-    %g = Linear(%x, %v)
-    %u = Linear(%x, %w)
-    %y = Pointwise(%g, %u) {body = graph (%p: bf16[], %q: bf16[]) {
-      %a = Silu(%p)
-      %m = Mul(%a, %q)
-      return %m
-    }}
-    return %y
-  })",
-              R"(graph @g (%x: bf16[b, t, 4], %v: bf16[4, 8], %w: bf16[4, 8]) {
-    %y = Fused(%x, %v, %w) {body = graph (%v0: bf16[b, t, 4], %v1: bf16[4, 8], %v2: bf16[4, 8]) {
-      %v3 = Linear(%v0, %v1)
-      %v4 = Linear(%v0, %v2)
-      %v5 = Pointwise(%v3, %v4) {body = graph (%p: bf16[], %q: bf16[]) {
-        %a = Silu(%p)
-        %m = Mul(%a, %q)
-        return %m
-      }}
-      return %v5
-    }}
-    return %y
-  })");
-}
-
-TEST_F(FuseRowsTest, ProductsThatOthersReadStayApart) {
-  for (const std::string_view text :
-       {// f32
-        R"(graph @g (%x: f32[b, t, 4], %v: f32[4, 8], %w: f32[4, 8]) {
-             %g = Linear(%x, %v)
-             %u = Linear(%x, %w)
-             %y = Mul(%g, %u)
-             return %y
-           })",
-        // a product that is a result, too
-        R"(graph @g (%x: bf16[b, t, 4], %v: bf16[4, 8], %w: bf16[4, 8]) {
-             %g = Linear(%x, %v)
-             %u = Linear(%x, %w)
-             %y = Mul(%g, %u)
-             return %y, %u
-           })",
-        // other operands
-        R"(graph @g (%x: bf16[b, t, 4], %z: bf16[b, t, 4], %v: bf16[4, 8], %w: bf16[4, 8]) {
-             %g = Linear(%x, %v)
-             %u = Linear(%z, %w)
-             %y = Mul(%g, %u)
-             return %y
-           })"}) {
-    expect_pass(fuse_gates, text, text);
-  }
-}
-
 TEST_F(FuseRowsTest, ANormAloneStaysWhatItIs) {
   constexpr std::string_view kText = R"(graph @g (%x: f32[b, t, 8], %w: f32[8, 8]) {
     %n = RMSNormalization(%x) {axis = 2, epsilon = 1e-6}

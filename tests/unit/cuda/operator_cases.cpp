@@ -511,12 +511,15 @@ class Table {
     for (const auto& [m, k, n] :
          {std::tuple{1, 64, 128}, std::tuple{300, 136, 256}, std::tuple{128, 512, 128},
           std::tuple{2500, 256, 1408}, std::tuple{40, 64, 96}, std::tuple{9, 12, 128}}) {
-      for (const std::string gate : {"Silu(%g)", "Gelu(%g) {approximate = \"tanh\"}", "Gelu(%g)"}) {
-        const std::string w = str_cat("$T[", k, ", ", n, "]");
-        fused_node(str_cat("FusedProducts", gate, m, "x", k, "x", n),
+      for (const bool transposes : {false, true}) {
+        const std::string w =
+            transposes ? str_cat("$T[", n, ", ", k, "]") : str_cat("$T[", k, ", ", n, "]");
+        const std::string form = transposes ? " {transpose_w = 1}" : "";
+        const std::string gate = m > 200 ? "Silu(%g)" : "Gelu(%g) {approximate = \"tanh\"}";
+        fused_node(str_cat("FusedProducts", transposes ? "Transposed" : "", m, "x", k, "x", n),
                    str_cat("%x: $T[1, ", m, ", ", k, "], %v: ", w, ", %w: ", w),
-                   str_cat("%u = Linear(%x, %v)\n %g = Linear(%x, %w)\n %a = ", gate,
-                           "\n %y = Mul(%a, %u)"),
+                   str_cat("%u = Linear(%x, %v)", form, "\n %g = Linear(%x, %w)", form,
+                           "\n %a = ", gate, "\n %y = Mul(%a, %u)"),
                    "%y", {"bf16", "f16", "f32"});
       }
     }
