@@ -145,6 +145,12 @@ def main():
         options.repository,
         "--grpc-port",
         str(port),
+        "--allow-client-shm",
+        "true",
+        "--allow-http",
+        "false",
+        "--allow-metrics",
+        "false",
     ]
     server = subprocess.Popen([*command, *serve], stdout=sys.stderr, stderr=sys.stderr)
     given = tensors(options)

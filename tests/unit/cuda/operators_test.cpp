@@ -76,13 +76,14 @@ std::string difference(const Tensor& got, const Tensor& want, double tolerance) 
   double norm = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) != std::isnan(b[i])) return str_cat("NaN at ", i, ": ", a[i], " ", b[i]);
-    if (a[i] == b[i] || std::isnan(a[i])) continue;
+    if (std::isnan(a[i])) continue;
+    if (!std::isinf(b[i])) norm += b[i] * b[i];  // of equal elements, too: the error of the whole
+    if (a[i] == b[i]) continue;
     const double off = std::abs(a[i] - b[i]);
     if (!is_floating(got.dtype()) || !(off <= 20 * tolerance * (1 + std::abs(b[i])))) {
       return str_cat("element ", i, " is ", a[i], ", expected ", b[i]);
     }
     error += off * off;
-    norm += b[i] * b[i];
   }
   const double relative = std::sqrt(error / std::fmax(norm, 1e-30));
   return relative <= tolerance || error == 0 ? "" : str_cat("relative error ", relative);
