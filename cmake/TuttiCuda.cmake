@@ -31,3 +31,16 @@ if(TUTTI_HAS_CUDA)
     "${TUTTI_CUDART_STATIC}" Threads::Threads ${CMAKE_DL_LIBS} rt)
 endif()
 message(STATUS "CUDA plug-in: ${TUTTI_HAS_CUDA}")
+
+# cuDNN's C++ front end (a wheel, headers only) and the headers of cuDNN itself; the library is found at
+# run time. Without them our own kernels do it all.
+set(TUTTI_HAS_CUDNN OFF)
+if(TUTTI_HAS_CUDA)
+  file(GLOB wheel_includes "${TUTTI_VENV}/lib/python3*/site-packages/include")
+  find_path(TUTTI_CUDNN_FRONTEND_INCLUDE cudnn_frontend.h PATHS ${wheel_includes} NO_DEFAULT_PATH)
+  find_path(TUTTI_CUDNN_INCLUDE cudnn_graph.h PATHS "${TUTTI_CUDA_INCLUDE}" "$ENV{CUDNN_HOME}/include")
+  if(TUTTI_CUDNN_FRONTEND_INCLUDE AND TUTTI_CUDNN_INCLUDE)
+    set(TUTTI_HAS_CUDNN ON)
+  endif()
+endif()
+message(STATUS "cuDNN in the CUDA plug-in: ${TUTTI_HAS_CUDNN}")

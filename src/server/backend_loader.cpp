@@ -23,6 +23,7 @@ ModelBackend& BackendLoader::find_backend(const inference::ModelConfig& config) 
 Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& folder,
                                                          const ConfigFile& file,
                                                          std::int64_t version) {
+  const TimePoint began = std::chrono::steady_clock::now();
   std::vector<BackendName> known;
   for (const auto& backend : backends_) known.push_back(backend->name());
   ModelBackend& backend = find_backend(file.config());
@@ -50,8 +51,11 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
     TUTTI_ASSIGN_OR_RETURN(auto instance, source->create_instance(placement));
     instances.push_back(std::move(instance));
   }
-  return std::make_shared<LoadedModel>(folder.name, version, std::move(config),
-                                       std::move(instances), queue_capacity_);
+  auto model = std::make_shared<LoadedModel>(folder.name, version, std::move(config),
+                                             std::move(instances), queue_capacity_);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  model->set_load_seconds(took.count());
+  return model;
 }
 
 }  // namespace tutti::server

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -36,6 +37,14 @@ struct ModelSignature {
 
 using ParameterValue = std::variant<bool, std::int64_t, std::uint64_t, double, std::string>;
 
+// Bytes of a region that a client has registered.
+struct SharedMemoryRef {
+  std::string region;
+  std::uint64_t offset = 0;
+  std::uint64_t byte_size = 0;
+  bool operator==(const SharedMemoryRef&) const = default;
+};
+
 // Row-major elements. Elements of kString are each a 4-byte little-endian length and that many
 // bytes.
 struct InferInput {
@@ -43,6 +52,14 @@ struct InferInput {
   DType dtype = DType::kUndefined;
   Dims shape;
   std::span<const std::byte> data;
+  // Where the data lie instead; the service sets `data` from it.
+  std::optional<SharedMemoryRef> shared_memory = std::nullopt;
+};
+
+// What a client wants of one output besides the output itself.
+struct OutputOptions {
+  std::optional<SharedMemoryRef> shared_memory = std::nullopt;  // written there, not answered
+  std::uint32_t class_count = 0;  // above 0: the largest elements as BYTES "value:index"
 };
 
 struct InferRequest {
@@ -51,7 +68,8 @@ struct InferRequest {
   std::string id;             // comes back in the response
   std::map<std::string, ParameterValue> parameters;
   std::vector<InferInput> inputs;
-  std::vector<std::string> outputs;  // names; empty asks for all
+  std::vector<std::string> outputs;           // names; empty asks for all
+  std::vector<OutputOptions> output_options;  // as many as `outputs`, or none
   // Keeps what the inputs' data points into alive. A model may hold on to it after the answer.
   std::shared_ptr<const void> owner;
   // Past this time a request without an answer fails with DEADLINE_EXCEEDED.
@@ -63,6 +81,8 @@ struct OutputDesc {
   std::string name;
   DType dtype = DType::kUndefined;
   Dims shape;
+  // Where the service has put the bytes; else they are in the sink.
+  std::optional<SharedMemoryRef> shared_memory = std::nullopt;
 };
 
 // Where outputs are written: the front end's response buffers, so that nothing is copied twice.
@@ -74,6 +94,11 @@ class OutputSink {
   // the sink. Called once for each output, by one thread.
   virtual Result<std::byte*> allocate(std::size_t position, const OutputDesc& output,
                                       std::size_t bytes) = 0;
+  // Once, when all outputs are written and before the request counts as answered: may still change
+  // how they are described, or fail it. `is_batched`: their first dimension counts a batch.
+  virtual Status complete(bool /*is_batched*/, std::vector<OutputDesc>* /*outputs*/) {
+    return Status();
+  }
 };
 
 struct InferResponse {
@@ -81,6 +106,7 @@ struct InferResponse {
   std::string model_version;
   std::string id;
   std::vector<OutputDesc> outputs;  // in the order asked for; their bytes are in the sink
+  std::map<std::string, ParameterValue> parameters = {};
 };
 
 // Called exactly once for a request, on any thread; must not block for long.

@@ -17,6 +17,12 @@ std::uint64_t wall_ms() {
                                         .count());
 }
 
+FailureReason failure_reason(const PendingRequest& request, const Status& status) {
+  if (status.code() == StatusCode::kCancelled) return FailureReason::kCanceled;
+  const bool has_run = request.times.started != TimePoint();
+  return has_run ? FailureReason::kBackend : FailureReason::kRejected;
+}
+
 template <class Tensors>
 std::vector<TensorSpec> request_specs(const Tensors& tensors, bool is_batched) {
   std::vector<TensorSpec> specs;
@@ -46,14 +52,14 @@ LoadedModel::~LoadedModel() { retire(); }
 
 bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>& sink,
                         TimePoint arrived, InferDone& done) {
-  const auto refuse = [&](const Status& status) {
-    statistics_.record_failure(now() - arrived);
+  const auto refuse = [&](const Status& status, FailureReason reason) {
+    statistics_.record_failure(now() - arrived, reason);
     done(status.with_context(str_cat("model '", name_, "'")));
     return true;
   };
   const bool wants_all_outputs = request.outputs.empty();
   const Result<std::int64_t> batch = check_request(signature_, max_batch_size(), &request);
-  if (!batch.ok()) return refuse(batch.status());
+  if (!batch.ok()) return refuse(batch.status(), FailureReason::kOther);
   auto pending = std::make_shared<PendingRequest>();
   pending->request = std::move(request);
   pending->sink = sink;
@@ -61,8 +67,13 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   // `this` outlives the callback: retire() waits for every answer.
   pending->done = [this, batch = *batch, done](PendingRequest& answered,
                                                Result<InferResult> result) {
+    if (result.ok()) {
+      const Status status = answered.sink->complete(max_batch_size() > 0, &result->outputs);
+      if (!status.ok()) result = status;
+    }
     if (!result.ok()) {
-      statistics_.record_failure(answered.times.finished - answered.times.arrived);
+      statistics_.record_failure(answered.times.finished - answered.times.arrived,
+                                 failure_reason(answered, result.status()));
       return done(result.status().with_context(str_cat("model '", name_, "'")));
     }
     statistics_.record_success(batch, answered.times, wall_ms());
@@ -71,7 +82,7 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   };
   bool is_retired = false;
   if (const Status status = scheduler_.enqueue(pending, &is_retired); !status.ok()) {
-    if (!is_retired) return refuse(status);
+    if (!is_retired) return refuse(status, FailureReason::kRejected);
     request = std::move(pending->request);
     if (wants_all_outputs) request.outputs.clear();  // the next version may have others
     return false;

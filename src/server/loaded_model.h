@@ -33,6 +33,13 @@ class LoadedModel {
   std::int64_t max_batch_size() const { return config_.max_batch_size(); }
   const ModelStatistics& statistics() const { return statistics_; }
   bool is_ready() const { return scheduler_.is_ready(); }
+  std::size_t pending() const { return scheduler_.waiting(); }  // requests in the queue
+  std::vector<InstanceStatistics> instance_statistics() const {
+    return scheduler_.instance_statistics();
+  }
+  // How long it took to load, set by who loaded it.
+  double load_seconds() const { return load_seconds_; }
+  void set_load_seconds(double seconds) { load_seconds_ = seconds; }
 
   // Checks the request and queues it. False, with nothing changed and `done` not called, when the
   // model has been retired: the caller looks the model up again. Otherwise `done` is called once,
@@ -52,6 +59,7 @@ class LoadedModel {
   inference::ModelConfig config_;
   ModelSignature signature_;
   ModelStatistics statistics_;
+  double load_seconds_ = 0;
   Scheduler scheduler_;
 };
 

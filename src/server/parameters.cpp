@@ -1,5 +1,9 @@
 #include "server/parameters.h"
 
+#include <algorithm>
+#include <limits>
+#include <utility>
+
 namespace tutti::server {
 namespace {
 
@@ -39,17 +43,52 @@ Status apply_parameters(TimePoint arrived, InferRequest* request) {
   return Status();
 }
 
-Status check_tensor_parameters(std::string_view label, const ParameterMap& parameters) {
-  for (const auto& [name, value] : parameters) {
-    if (name.starts_with("shared_memory_")) {
-      return unimplemented(label, ": parameter '", name,
-                           "': shared memory is not supported, expected the data in the request");
-    }
-    if (name == "classification" && !is_nothing(value)) {
-      return unimplemented(label, ": parameter 'classification' is not supported");
+Result<TensorParameters> parse_tensor_parameters(std::string_view label,
+                                                 const ParameterMap& parameters) {
+  TensorParameters parsed;
+  SharedMemoryRef memory;
+  bool has_region = false;
+  bool has_place = false;
+  const auto count = [&](const auto& parameter) -> Result<std::uint64_t> {
+    auto value = as_count(parameter.first, parameter.second);
+    return value.ok() ? value : value.status().with_context(label);
+  };
+  for (const auto& parameter : parameters) {
+    const auto& [name, value] = parameter;
+    if (name == "shared_memory_region") {
+      const auto* region = std::get_if<std::string>(&value);
+      if (region == nullptr) {
+        return invalid_argument(label, ": parameter 'shared_memory_region' is no text");
+      }
+      memory.region = *region;
+      has_region = true;
+    } else if (name == "shared_memory_offset") {
+      TUTTI_ASSIGN_OR_RETURN(memory.offset, count(parameter));
+      has_place = true;
+    } else if (name == "shared_memory_byte_size") {
+      TUTTI_ASSIGN_OR_RETURN(memory.byte_size, count(parameter));
+      has_place = true;
+    } else if (name == "classification") {
+      TUTTI_ASSIGN_OR_RETURN(const std::uint64_t classes, count(parameter));
+      parsed.class_count = static_cast<std::uint32_t>(
+          std::min<std::uint64_t>(classes, std::numeric_limits<std::uint32_t>::max()));
+    } else if (name == "binary_data_size") {
+      TUTTI_ASSIGN_OR_RETURN(parsed.binary_size, count(parameter));
+    } else if (name == "binary_data") {
+      const auto* is_binary = std::get_if<bool>(&value);
+      if (is_binary == nullptr) {
+        return invalid_argument(label, ": parameter 'binary_data' is neither true nor false");
+      }
+      parsed.is_binary = *is_binary;
     }
   }
-  return Status();
+  if (has_region != has_place || (has_region && memory.byte_size == 0)) {
+    return invalid_argument(label,
+                            ": shared memory needs the parameters 'shared_memory_region' and "
+                            "'shared_memory_byte_size', a number above 0");
+  }
+  if (has_region) parsed.shared_memory = std::move(memory);
+  return parsed;
 }
 
 }  // namespace tutti::server

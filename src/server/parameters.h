@@ -1,7 +1,9 @@
 // Parameters that requests carry by name, as the protocol's extensions define them.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,8 +19,17 @@ using ParameterMap = std::map<std::string, ParameterValue>;
 // Parameters that nobody knows are left for the model.
 Status apply_parameters(TimePoint arrived, InferRequest* request);
 
-// Parameters of one input or requested output; `label` names it in messages ("input 'x'").
-// UNIMPLEMENTED for shared memory and classification.
-Status check_tensor_parameters(std::string_view label, const ParameterMap& parameters);
+// What the parameters of one input or requested output ask for.
+struct TensorParameters {
+  std::optional<SharedMemoryRef> shared_memory;
+  std::uint32_t class_count = 0;
+  std::optional<bool> is_binary;             // binary_data: HTTP, outputs
+  std::optional<std::uint64_t> binary_size;  // binary_data_size: HTTP, inputs
+};
+
+// `label` names the tensor in messages ("input 'x'"). INVALID_ARGUMENT names a parameter of the
+// wrong kind, an offset or size without a region, and a region without a size.
+Result<TensorParameters> parse_tensor_parameters(std::string_view label,
+                                                 const ParameterMap& parameters);
 
 }  // namespace tutti::server

@@ -97,6 +97,21 @@ Result<std::unique_ptr<ModelSource>> PlanBackend::open(const std::string& path) 
       std::make_unique<PlanSource>(path, std::move(plan), registry_, cpu_, gpu_, options_));
 }
 
+InstanceStatistics PlanModel::statistics() const {
+  InstanceStatistics statistics;
+  for (const RankMemory& memory : instance_->memory().ranks) {
+    RankStatistics rank;
+    rank.memory_bytes =
+        static_cast<std::int64_t>(memory.arena_bytes + memory.prologue_bytes + memory.weight_bytes);
+    statistics.ranks.push_back(rank);
+  }
+  const auto sent = instance_->group().sent_bytes();
+  for (std::size_t i = 0; i < sent.size() && i < statistics.ranks.size(); ++i) {
+    statistics.ranks[i].sent_bytes = sent[i];
+  }
+  return statistics;
+}
+
 Result<InferResult> PlanModel::infer(const InferRequest& request,
                                      const std::shared_ptr<OutputSink>& sink) {
   TensorMap inputs;

@@ -37,6 +37,7 @@ class PlanModel final : public ServableModel {
   Result<InferResult> infer(const InferRequest& request,
                             const std::shared_ptr<OutputSink>& sink) override;
   bool is_ready() const override { return instance_->is_ready(); }
+  InstanceStatistics statistics() const override;
 
  private:
   const std::unique_ptr<Instance> instance_;

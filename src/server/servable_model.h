@@ -2,6 +2,7 @@
 // pipeline.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,15 @@ struct InferResult {
   std::vector<OutputDesc> outputs;  // as many as asked for, in that order
   TimePoint inputs_ready;
   TimePoint outputs_started;
+};
+
+struct RankStatistics {
+  std::int64_t memory_bytes = 0;  // of its device
+  std::int64_t sent_bytes = 0;    // to other ranks, in exchanges
+};
+
+struct InstanceStatistics {
+  std::vector<RankStatistics> ranks;
 };
 
 // One instance of one model version. Used by one thread at a time.
@@ -29,6 +39,9 @@ class ServableModel {
 
   // The next request has a chance. From any thread.
   virtual bool is_ready() const { return true; }
+
+  // From any thread.
+  virtual InstanceStatistics statistics() const { return {}; }
 };
 
 }  // namespace tutti::server

@@ -1,8 +1,10 @@
 #include "server/server.h"
 
+#include <thread>
 #include <utility>
 
 #include "server/backend_loader.h"
+#include "server/metrics/endpoint.h"
 
 namespace tutti::server {
 
@@ -11,12 +13,16 @@ Server::Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>>
       repository_(std::make_shared<ModelRepository>(
           std::move(options.repository),
           std::make_shared<BackendLoader>(std::move(backends), options.queue_capacity, log), log)),
-      service_(repository_, options.service) {}
+      service_(repository_, options.service, log) {}
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
                                               std::vector<std::unique_ptr<ModelBackend>> backends,
                                               Log log) {
   const std::optional<GrpcOptions> grpc = options.grpc;
+  const std::optional<HttpOptions> http = options.http;
+  KServeHttpOptions http_api = std::move(options.http_api);
+  const std::optional<HttpOptions> metrics = options.metrics;
+  const std::chrono::milliseconds metrics_interval = options.metrics_interval;
   const bool exits_on_error = options.exits_on_error;
   std::unique_ptr<Server> server(new Server(std::move(options), std::move(backends), log));
   if (const Status status = server->repository_->start(); !status.ok()) {
@@ -26,7 +32,28 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
   if (grpc) {
     TUTTI_ASSIGN_OR_RETURN(server->grpc_, GrpcServer::start(server->service_, *grpc, log));
   }
+  if (http) TUTTI_RETURN_IF_ERROR(server->start_http(*http, std::move(http_api)));
+  if (metrics) TUTTI_RETURN_IF_ERROR(server->start_metrics(*metrics, metrics_interval));
   return server;
+}
+
+Status Server::start_metrics(const HttpOptions& options, std::chrono::milliseconds interval) {
+  const auto collector = std::make_shared<MetricsCollector>(service_, interval);
+  TUTTI_ASSIGN_OR_RETURN(metrics_,
+                         HttpServer::start(options, "metrics", [collector](ExchangePtr exchange) {
+                           handle_metrics(*collector, *exchange);
+                         }));
+  log_->info("Started Metrics Service at {}", metrics_->endpoint());
+  return Status();
+}
+
+Status Server::start_http(const HttpOptions& options, KServeHttpOptions api) {
+  TUTTI_ASSIGN_OR_RETURN(const auto handler, KServeHttp::create(service_, std::move(api)));
+  TUTTI_ASSIGN_OR_RETURN(http_, HttpServer::start(options, "HTTP", [handler](ExchangePtr exchange) {
+                           handler->handle(std::move(exchange));
+                         }));
+  log_->info("Started HTTPService at {}", http_->endpoint());
+  return Status();
 }
 
 Server::~Server() { stop(std::chrono::milliseconds(0)); }
@@ -34,8 +61,15 @@ Server::~Server() { stop(std::chrono::milliseconds(0)); }
 void Server::stop(std::chrono::milliseconds time) {
   service_.begin_shutdown();
   const TimePoint deadline = std::chrono::steady_clock::now() + time;
+  // Both refuse new requests from here on; each waits for its own.
+  std::thread http([this, deadline] {
+    if (http_) http_->shutdown(deadline);
+  });
   if (grpc_) grpc_->shutdown(std::chrono::system_clock::now() + time);
+  http.join();
   repository_->shutdown(deadline);
+  // Last: the drain can be watched.
+  if (metrics_) metrics_->shutdown(std::chrono::steady_clock::now());
 }
 
 }  // namespace tutti::server

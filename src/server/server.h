@@ -9,6 +9,8 @@
 
 #include "base/status.h"
 #include "server/grpc/server.h"
+#include "server/http/kserve.h"
+#include "server/http/server.h"
 #include "server/log.h"
 #include "server/model_backend.h"
 #include "server/repository/repository.h"
@@ -20,7 +22,11 @@ struct ServerOptions {
   RepositoryOptions repository;
   ServiceOptions service;
   std::optional<GrpcOptions> grpc = GrpcOptions();  // nothing: no gRPC front end
-  std::size_t queue_capacity = 4096;                // waiting requests of one model version
+  std::optional<HttpOptions> http = std::nullopt;   // nothing: no HTTP front end
+  KServeHttpOptions http_api;
+  std::optional<HttpOptions> metrics = std::nullopt;  // nothing: no metrics
+  std::chrono::milliseconds metrics_interval{2000};   // between two looks at the machine's load
+  std::size_t queue_capacity = 4096;                  // waiting requests of one model version
   bool exits_on_error = true;  // a model that does not load at the start fails the start
 };
 
@@ -33,19 +39,26 @@ class Server {
   ~Server();  // as stop() without time
 
   InferenceService& service() { return service_; }
-  const GrpcServer* grpc() const { return grpc_.get(); }
+  const GrpcServer* grpc() const { return grpc_.get(); }        // null without
+  const HttpServer* http() const { return http_.get(); }        // null without
+  const HttpServer* metrics() const { return metrics_.get(); }  // null without
 
   // Refuses what is new, answers what is in flight, cancels what is left after `time`. Returns when
   // no request runs any more, which a model that never returns can put off for ever. Once.
   void stop(std::chrono::milliseconds time);
 
  private:
+  Status start_http(const HttpOptions& options, KServeHttpOptions api);
+  Status start_metrics(const HttpOptions& options, std::chrono::milliseconds interval);
+
   Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>> backends, Log log);
 
   const Log log_;
   const std::shared_ptr<ModelRepository> repository_;
   InferenceService service_;
   std::unique_ptr<GrpcServer> grpc_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<HttpServer> metrics_;
 };
 
 }  // namespace tutti::server

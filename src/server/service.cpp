@@ -2,15 +2,20 @@
 
 #include <utility>
 
+#include "server/log_parameters.h"
 #include "server/names.h"
 #include "server/parameters.h"
+#include "server/placement.h"
 #include "tutti/version.h"
 
 namespace tutti::server {
 
 InferenceService::InferenceService(std::shared_ptr<ModelRepository> repository,
-                                   ServiceOptions options)
-    : repository_(std::move(repository)), options_(options) {}
+                                   ServiceOptions options, Log log)
+    : repository_(std::move(repository)),
+      options_(options),
+      log_(std::move(log)),
+      shared_memory_(options.allows_client_shared_memory) {}
 
 bool InferenceService::is_ready() const {
   if (is_stopping_) return false;
@@ -25,7 +30,12 @@ Result<bool> InferenceService::is_model_ready(const std::string& name,
 }
 
 ServerMetadata InferenceService::server_metadata() const {
-  return {"tutti", TUTTI_VERSION, {"model_repository", "model_configuration", "statistics"}};
+  ServerMetadata metadata{"tutti", TUTTI_VERSION, {}};
+  metadata.extensions = {
+      "classification",      "model_repository",     "model_repository(unload_dependents)",
+      "model_configuration", "system_shared_memory", "binary_tensor_data",
+      "parameters",          "statistics",           "logging"};
+  return metadata;
 }
 
 Result<ModelMetadata> InferenceService::model_metadata(const std::string& name,
@@ -52,8 +62,9 @@ Result<std::vector<ModelStatisticsEntry>> InferenceService::statistics(
   TUTTI_ASSIGN_OR_RETURN(const auto models, repository_->find_all(name, version));
   std::vector<ModelStatisticsEntry> entries;
   for (const auto& model : models) {
-    entries.push_back(
-        {model->name(), std::to_string(model->version()), model->statistics().snapshot()});
+    entries.push_back({model->name(), std::to_string(model->version()),
+                       model->statistics().snapshot(), model->pending(), model->load_seconds(),
+                       model->is_ready(), model->instance_statistics()});
   }
   return entries;
 }
@@ -71,22 +82,34 @@ Result<std::vector<IndexEntry>> InferenceService::repository_index(const std::st
 }
 
 void InferenceService::load_model(const std::string& repository, const std::string& name,
-                                  ControlDone done) {
+                                  const ParameterMap& parameters, ControlDone done) {
+  auto other = parse_load_parameters(parameters);
+  if (!other.ok()) return done(other.status());
   if (const Status status = check_repository(repository); !status.ok()) return done(status);
-  control_.post([this, name, done = std::move(done)] { done(repository_->load(name)); });
+  control_.post([this, name, other = *std::move(other), done = std::move(done)] {
+    done(repository_->load(name, other));
+  });
 }
 
 void InferenceService::unload_model(const std::string& repository, const std::string& name,
-                                    ControlDone done) {
+                                    const ParameterMap&, ControlDone done) {
+  // `unload_dependents` concerns ensembles; without them a model has no dependents.
   if (const Status status = check_repository(repository); !status.ok()) return done(status);
   control_.post([this, name, done = std::move(done)] { done(repository_->unload(name)); });
+}
+
+Result<ParameterMap> InferenceService::update_log(const ParameterMap& changes) {
+  LogSettings settings = server::log_settings(log_);
+  TUTTI_RETURN_IF_ERROR(apply_log_changes(changes, &settings));
+  if (!changes.empty()) TUTTI_RETURN_IF_ERROR(change_log(log_, settings));
+  return log_parameters(settings);
 }
 
 void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> sink,
                              InferDone done) {
   const TimePoint arrived = std::chrono::steady_clock::now();
   if (is_stopping_) return done(unavailable("the server is stopping"));
-  if (const Status status = apply_parameters(arrived, &request); !status.ok()) {
+  if (const Status status = prepare(arrived, &request, &sink); !status.ok()) {
     note_refused(request.model_name, request.model_version, arrived);
     return done(status);
   }
@@ -98,6 +121,17 @@ void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> s
   }
 }
 
+Status InferenceService::prepare(TimePoint arrived, InferRequest* request,
+                                 std::shared_ptr<OutputSink>* sink) {
+  TUTTI_RETURN_IF_ERROR(apply_parameters(arrived, request));
+  TUTTI_RETURN_IF_ERROR(place_inputs(shared_memory_, request));
+  if (request->output_options.empty()) return Status();
+  TUTTI_ASSIGN_OR_RETURN(auto placed,
+                         PlacedOutputs::create(shared_memory_, *request, std::move(*sink)));
+  *sink = std::move(placed);
+  return Status();
+}
+
 void InferenceService::note_refused(const std::string& name, std::string_view version,
                                     TimePoint arrived) {
   if (const auto model = repository_->find(name, version); model.ok()) {
@@ -105,6 +139,9 @@ void InferenceService::note_refused(const std::string& name, std::string_view ve
   }
 }
 
-void InferenceService::begin_shutdown() { is_stopping_ = true; }
+void InferenceService::begin_shutdown() {
+  is_stopping_ = true;
+  stop_.request_stop();
+}
 
 }  // namespace tutti::server

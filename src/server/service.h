@@ -6,13 +6,17 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "server/infer.h"
+#include "server/log.h"
+#include "server/parameters.h"
 #include "server/repository/repository.h"
+#include "server/shared_memory/registry.h"
 #include "server/statistics.h"
 #include "server/task_thread.h"
 
@@ -20,6 +24,7 @@ namespace tutti::server {
 
 struct ServiceOptions {
   bool is_readiness_strict = true;  // ready only while every wanted model is
+  bool allows_client_shared_memory = false;
 };
 
 struct ServerMetadata {
@@ -39,12 +44,17 @@ struct ModelStatisticsEntry {
   std::string name;
   std::string version;
   StatisticsSnapshot statistics;
+  std::size_t pending = 0;  // wait in the queue
+  double load_seconds = 0;
+  bool is_ready = false;
+  std::vector<InstanceStatistics> instances;
 };
 
 // Thread safe. `version` is a request's text: "" or digits.
 class InferenceService {
  public:
-  InferenceService(std::shared_ptr<ModelRepository> repository, ServiceOptions options);
+  InferenceService(std::shared_ptr<ModelRepository> repository, ServiceOptions options,
+                   Log log = make_silent_log());
 
   bool is_live() const { return true; }  // an answer is the proof
   bool is_ready() const;
@@ -63,8 +73,17 @@ class InferenceService {
   // These take long: they run on a thread of the service, one after the other; `done` is called
   // there.
   using ControlDone = std::function<void(const Status&)>;
-  void load_model(const std::string& repository, const std::string& name, ControlDone done);
-  void unload_model(const std::string& repository, const std::string& name, ControlDone done);
+  void load_model(const std::string& repository, const std::string& name,
+                  const ParameterMap& parameters, ControlDone done);
+  void unload_model(const std::string& repository, const std::string& name,
+                    const ParameterMap& parameters, ControlDone done);
+
+  SharedMemoryRegistry& shared_memory() { return shared_memory_; }
+
+  // Changes the settings that are named, all or none, and gives all: log_file, log_info,
+  // log_warning, log_error, log_verbose_level, log_format. INVALID_ARGUMENT names what is not known
+  // or of the wrong kind.
+  Result<ParameterMap> update_log(const ParameterMap& changes);
 
   // Checks, queues and runs. `done` is called once, possibly before this returns.
   void infer(InferRequest request, std::shared_ptr<OutputSink> sink, InferDone done);
@@ -75,13 +94,19 @@ class InferenceService {
 
   // From now on the server is not ready and new inferences are answered UNAVAILABLE.
   void begin_shutdown();
+  std::stop_token stopping() const { return stop_.get_token(); }  // requested by begin_shutdown()
 
  private:
   Status check_repository(const std::string& repository) const;
+  // What has to be done to a request before a model sees it; may put a sink before `sink`.
+  Status prepare(TimePoint arrived, InferRequest* request, std::shared_ptr<OutputSink>* sink);
 
   const std::shared_ptr<ModelRepository> repository_;
   const ServiceOptions options_;
+  const Log log_;
+  SharedMemoryRegistry shared_memory_;
   std::atomic<bool> is_stopping_{false};
+  std::stop_source stop_;
   TaskThread control_;  // last: its tasks use the others
 };
 

@@ -11,6 +11,16 @@ void add_phases(PhaseStatistics& phases, const RequestTimes& times) {
 
 }  // namespace
 
+std::string_view failure_reason_name(FailureReason reason) {
+  switch (reason) {
+    case FailureReason::kRejected: return "REJECTED";
+    case FailureReason::kCanceled: return "CANCELED";
+    case FailureReason::kBackend: return "BACKEND";
+    case FailureReason::kOther: break;
+  }
+  return "OTHER";
+}
+
 void DurationStatistic::add(std::chrono::nanoseconds duration) {
   ++count;
   // A clock that steps back must not turn a sum of durations into a huge number.
@@ -29,8 +39,9 @@ void ModelStatistics::record_success(std::int64_t batch_size, const RequestTimes
   totals_.last_inference_ms = wall_ms;
 }
 
-void ModelStatistics::record_failure(std::chrono::nanoseconds duration) {
+void ModelStatistics::record_failure(std::chrono::nanoseconds duration, FailureReason reason) {
   const std::lock_guard lock(mutex_);
+  ++totals_.failures[static_cast<std::size_t>(reason)];
   totals_.fail.add(duration);
 }
 

@@ -27,6 +27,9 @@ def plans(onnx_files, tmp_path_factory):
     folder = tmp_path_factory.mktemp("plans")
     for name in ("affine", "add_sub", "cast"):
         compile_model(onnx_files[name], folder / name)
+    for datatype in tiny_models.IDENTITY_TYPES:
+        name = f"identity_{datatype}"
+        compile_model(tiny_models.identity(folder.parent / f"{name}.onnx", datatype), folder / name)
     for ranks in RANKS:
         mesh = ("--mesh", f"cp={ranks}", "--strategy", "ulysses") if ranks > 1 else ()
         compile_model(onnx_files["attention"], folder / f"attention_cp{ranks}", *mesh)
@@ -51,9 +54,9 @@ def start(tmp_path):
     """start(repository, options...) -> Server; stopped after the test."""
     servers = []
 
-    def start_server(*repositories, options=()):
+    def start_server(*repositories, options=(), log_in=None):
         log = tmp_path / f"serve{len(servers)}.log"
-        servers.append(Server(*repositories, options=options, log=log))
+        servers.append(Server(*repositories, options=options, log=log, log_in=log_in))
         return servers[-1]
 
     yield start_server

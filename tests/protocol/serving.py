@@ -1,6 +1,7 @@
 """The real binary: compile, serve, ask."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,12 @@ BUILD = Path(os.environ.get("TUTTI_BUILD", ROOT / "build" / "release"))
 TUTTI = Path(os.environ.get("TUTTI_BINARY", BUILD / "bin" / "tutti"))
 START_SECONDS = 120
 RANKS = (1, 2, 3, 4, 8)
+# Tests run beside other servers.
+FREE_PORTS = [
+    *("--grpc-address", "127.0.0.1", "--grpc-port", "0"),
+    *("--http-address", "127.0.0.1", "--http-port", "0"),
+    *("--metrics-port", "0"),
+]
 
 
 def compile_model(onnx_file, folder, *options, version=1):
@@ -25,13 +32,13 @@ def compile_model(onnx_file, folder, *options, version=1):
 class Server:
     """`tutti serve` on a free port."""
 
-    def __init__(self, *repositories, options=(), log):
+    def __init__(self, *repositories, options=(), log, log_in=None):
         port_file = log.with_suffix(".port")
         port_file.unlink(missing_ok=True)
-        command = [TUTTI, "serve", "--grpc-port", "0", "--port-file", port_file, *options]
+        command = [TUTTI, "serve", *FREE_PORTS, "--port-file", port_file, *options]
         for repository in repositories:
             command += ["--model-repository", repository]
-        self.log = log
+        self.log = log_in or log
         with open(log, "w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS
@@ -42,6 +49,13 @@ class Server:
             time.sleep(0.02)
         self.url = f"127.0.0.1:{port_file.read_text().strip()}"
         self.client = triton.InferenceServerClient(self.url)
+        self.http_url = self.endpoint("HTTPService")
+        self.metrics_url = self.endpoint("Metrics Service")
+
+    def endpoint(self, service):
+        """host:port of a front end as the log names it; None when it was not started."""
+        found = re.search(rf"Started {service} at ([\w.]+:\d+)", self.log.read_text())
+        return found and found.group(1)
 
     def stop(self, number=signal.SIGTERM, timeout=60):
         """The exit code."""

@@ -1,10 +1,8 @@
 """Every bad request: refused with a reason, and the server is as well as before."""
 
 import grpc
-import numpy as np
 import pytest
-import tritonclient.grpc as triton
-from serving import assert_well, tensor
+from serving import assert_well
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
@@ -123,20 +121,27 @@ def test_control_characters_come_back_escaped(stub, client):
 
 
 def test_what_is_not_supported_says_so(stub, client):
-    shared = request(raw=None)
-    shared.inputs[0].parameters["shared_memory_region"].string_param = "region"
-    refuse(stub, client, shared, "shared memory", code=grpc.StatusCode.UNIMPLEMENTED)
     sequence = request()
     sequence.parameters["sequence_id"].int64_param = 5
     refuse(stub, client, sequence, "sequence_id", code=grpc.StatusCode.UNIMPLEMENTED)
-    x = np.zeros((1, 4), np.float32)
-    classes = [triton.InferRequestedOutput("y", class_count=2)]
-    with pytest.raises(InferenceServerException, match="classification"):
-        client.infer("affine", [tensor("x", x, "FP32")], outputs=classes)
-    for call in (client.get_system_shared_memory_status, client.get_cuda_shared_memory_status):
-        with pytest.raises(InferenceServerException, match="is not supported by this server"):
-            call()
+    with pytest.raises(InferenceServerException, match="is not supported by this server"):
+        client.get_cuda_shared_memory_status()
     assert_well(client)
+
+
+def test_shared_memory_that_is_not_there(stub, client):
+    shared = request(raw=None)
+    shared.inputs[0].parameters["shared_memory_region"].string_param = "region"
+    refuse(stub, client, shared, "input 'x'", "shared_memory_byte_size")
+    shared.inputs[0].parameters["shared_memory_byte_size"].int64_param = 32
+    missing = "Unable to find shared memory region: 'region'"
+    refuse(stub, client, shared, missing, code=grpc.StatusCode.NOT_FOUND)
+    shared.inputs[0].contents.fp32_contents.extend([0.0] * 8)
+    refuse(stub, client, shared, "beside shared memory")
+    shared = request()
+    shared.inputs[0].parameters["shared_memory_region"].string_param = "region"
+    shared.inputs[0].parameters["shared_memory_byte_size"].int64_param = 32
+    refuse(stub, client, shared, "raw_input_contents", "1", "expected 0")
 
 
 def test_bytes_that_are_no_message(served, client):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny_models
 import tritonclient.grpc as triton
-from serving import TUTTI, compile_model, infer_affine, tensor
+from serving import FREE_PORTS, TUTTI, compile_model, infer_affine, tensor
 from tritonclient.utils import InferenceServerException
 
 EXPLICIT = ("--model-control-mode", "explicit")
@@ -21,7 +21,7 @@ def index(client):
 
 def serve_fails(repository, *options):
     """What the server says when it refuses to start."""
-    command = [TUTTI, "serve", "--model-repository", repository, "--grpc-port", "0", *options]
+    command = [TUTTI, "serve", "--model-repository", repository, *FREE_PORTS, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stderr
     return done.stderr

@@ -63,6 +63,35 @@ def cast(path):
     )
 
 
+# Datatypes of the protocol: numpy's name (None: it has none) and ONNX's.
+IDENTITY_TYPES = {
+    "BOOL": (np.bool_, TensorProto.BOOL),
+    "INT8": (np.int8, TensorProto.INT8),
+    "INT16": (np.int16, TensorProto.INT16),
+    "INT32": (np.int32, TensorProto.INT32),
+    "INT64": (np.int64, TensorProto.INT64),
+    "UINT8": (np.uint8, TensorProto.UINT8),
+    "UINT16": (np.uint16, TensorProto.UINT16),
+    "UINT32": (np.uint32, TensorProto.UINT32),
+    "UINT64": (np.uint64, TensorProto.UINT64),
+    "FP16": (np.float16, TensorProto.FLOAT16),
+    "FP32": (np.float32, TensorProto.FLOAT),
+    "FP64": (np.float64, TensorProto.DOUBLE),
+    "BF16": (None, TensorProto.BFLOAT16),
+}
+
+
+def identity(path, datatype):
+    """y = x, one dimension of any size."""
+    dtype = IDENTITY_TYPES[datatype][1]
+    return save(
+        path,
+        [helper.make_node("Identity", ["x"], ["y"])],
+        [tensor("x", ["n"], dtype)],
+        [tensor("y", ["n"], dtype)],
+    )
+
+
 TOKENS, HEADS, WIDTH = 48, 6, 48
 
 

@@ -25,7 +25,7 @@ def url(tutti, tmp_path_factory):
     with open(folder / "log", "w") as log:
         server = subprocess.Popen(
             [BINARY, "serve", "--model-repository", folder / "models", "--grpc-port", "0"]
-            + ["--port-file", port_file],
+            + ["--allow-http", "false", "--allow-metrics", "false", "--port-file", port_file],
             stdout=log,
             stderr=subprocess.STDOUT,
         )

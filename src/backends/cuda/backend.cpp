@@ -25,10 +25,24 @@ Result<std::unique_ptr<Backend>> CudaBackend::create() {
   TUTTI_RETURN_IF_ERROR(backend->find_devices());
   TUTTI_ASSIGN_OR_RETURN(backend->exchange_way_, exchange_way());
   TUTTI_ASSIGN_OR_RETURN(backend->compiler_, KernelCompiler::create());
-  for (std::size_t i = 0; i < backend->devices_.size(); ++i) {
-    TUTTI_ASSIGN_OR_RETURN(backend->devices_[i].blas, Blas::create(static_cast<int>(i)));
-  }
+  TUTTI_RETURN_IF_ERROR(backend->open_libraries());
   return std::unique_ptr<Backend>(std::move(backend));
+}
+
+Status CudaBackend::open_libraries() {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    Device& device = devices_[i];
+    const int arch = 10 * device.properties.major + device.properties.minor;
+    TUTTI_ASSIGN_OR_RETURN(device.blas, Blas::create(static_cast<int>(i)));
+    auto cudnn = Cudnn::create(static_cast<int>(i), arch);
+    if (cudnn.ok()) device.cudnn = *std::move(cudnn);
+    cudnn_ = device.cudnn != nullptr ? str_cat("cuDNN ", device.cudnn->version())
+                                     : str_cat("no cuDNN (", cudnn.status().message(), ")");
+    // What is fastest holds for a card and the libraries that were compared.
+    device.tuner = std::make_unique<Tuner>(
+        cache_folder(), str_cat(device.properties.name, ", ", cudnn_), static_cast<int>(i));
+  }
+  return {};
 }
 
 Status CudaBackend::find_devices() {
@@ -59,7 +73,8 @@ std::string CudaBackend::describe() const {
   return str_cat(devices_.size(), " x ", devices_.front().properties.name, " (sm_",
                  10 * devices_.front().properties.major + devices_.front().properties.minor,
                  "), CUDA driver ", driver / 1000, ".", driver % 1000 / 10, ", NVRTC ",
-                 compiler_->version(), ", cuBLASLt ", devices_.front().blas->version());
+                 compiler_->version(), ", cuBLASLt ", devices_.front().blas->version(), ", ",
+                 cudnn_);
 }
 
 Result<std::unique_ptr<RankDevice>> CudaBackend::create_rank(const RankDeviceOptions& options) {
@@ -71,6 +86,8 @@ Result<std::unique_ptr<RankDevice>> CudaBackend::create_rank(const RankDeviceOpt
   DeviceServices services;
   services.compiler = compiler_.get();
   services.blas = device.blas.get();
+  services.cudnn = device.cudnn.get();
+  services.tuner = device.tuner.get();
   services.weights = &weights_;
   services.captures = &captures_;
   services.exchange_way = exchange_way_;

@@ -27,6 +27,8 @@ class CudaBackend final : public Backend {
   struct Device {
     cudaDeviceProp properties{};
     std::unique_ptr<Blas> blas;
+    std::unique_ptr<Cudnn> cudnn;  // null when it is missing
+    std::unique_ptr<Tuner> tuner;
   };
   // Fetches what requests leave on a device, for whoever asks outside of a rank.
   struct Reader {
@@ -38,11 +40,13 @@ class CudaBackend final : public Backend {
 
   CudaBackend() = default;
   Status find_devices();
+  Status open_libraries();
 
   std::unique_ptr<KernelCompiler> compiler_;
   std::vector<Device> devices_;
   std::vector<std::unique_ptr<Reader>> readers_;  // by device
   Weights weights_;
+  std::string cudnn_;  // its version, or why there is none
   SharedCaptures captures_;
   ExchangeWay exchange_way_ = ExchangeWay::kPush;
 };

@@ -16,14 +16,6 @@ namespace fs = std::filesystem;
 // A cached file: this, the digest of the machine code, the machine code.
 constexpr std::string_view kMagic = "tutti-cubin-1\n";
 
-// $TUTTI_CACHE_DIR, or the user's cache folder; empty when neither is known.
-std::string find_cache_folder() {
-  if (const char* given = std::getenv("TUTTI_CACHE_DIR")) return given;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME")) return str_cat(cache, "/tutti");
-  if (const char* home = std::getenv("HOME")) return str_cat(home, "/.cache/tutti");
-  return "";
-}
-
 std::pair<std::uint64_t, std::uint64_t> as_key(const Hash128& hash) {
   return {hash.high, hash.low};
 }
@@ -58,6 +50,13 @@ void write_cached(const std::string& path, const std::string& code) {
 
 }  // namespace
 
+std::string cache_folder() {
+  if (const char* given = std::getenv("TUTTI_CACHE_DIR")) return str_cat(given, "/cuda");
+  if (const char* cache = std::getenv("XDG_CACHE_HOME")) return str_cat(cache, "/tutti/cuda");
+  if (const char* home = std::getenv("HOME")) return str_cat(home, "/.cache/tutti/cuda");
+  return "";
+}
+
 std::string KernelSource::text() const {
   std::string text;
   for (const auto& [name, value] : defines) text += str_cat("#define ", name, " ", value, "\n");
@@ -82,7 +81,7 @@ Result<std::unique_ptr<KernelCompiler>> KernelCompiler::create() {
   TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetProgramLog", &f.log));
   TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetErrorString", &f.error_string));
   f.version(&compiler->major_, &compiler->minor_);
-  compiler->cache_folder_ = find_cache_folder();
+  compiler->cache_folder_ = cache_folder();
   return compiler;
 }
 
@@ -102,7 +101,7 @@ Hash128 KernelCompiler::key_of(const std::string& text, int arch) const {
 }
 
 std::string KernelCompiler::cache_file(const Hash128& key) const {
-  return cache_folder_.empty() ? "" : str_cat(cache_folder_, "/cuda/", key.to_hex(), ".cubin");
+  return cache_folder_.empty() ? "" : str_cat(cache_folder_, "/", key.to_hex(), ".cubin");
 }
 
 Result<std::string> KernelCompiler::run_compiler(const std::string& text, const std::string& entry,

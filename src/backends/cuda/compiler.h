@@ -27,6 +27,9 @@ struct KernelSource {
   std::string text() const;
 };
 
+// $TUTTI_CACHE_DIR/cuda, or the same in the user's cache folder; empty when neither is known.
+std::string cache_folder();
+
 // The text of a file of kernels/, built into the library; empty when there is none.
 std::string_view kernel_file(std::string_view name);
 

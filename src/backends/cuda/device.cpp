@@ -28,6 +28,8 @@ Status CudaRankDevice::set_up(const RankDeviceOptions& options, const DeviceServ
   context_.shared_bytes = properties.sharedMemPerBlockOptin;
   context_.compiler = services.compiler;
   context_.blas = services.blas;
+  context_.cudnn = services.cudnn;
+  context_.tuner = services.tuner;
   context_.communicators = options.communicators;
   context_.axes = options.axes;
   context_.exchange_way = services.exchange_way;
@@ -60,6 +62,7 @@ CudaRankDevice::~CudaRankDevice() {
     (void)wait_for(done_->get());
   }
   constants_.clear();
+  context_.cudnn_handle.reset();  // before its stream
   if (seen_faults_ != nullptr) (void)cudaFreeHost(seen_faults_);
   if (context_.stream != nullptr) (void)cudaStreamDestroy(context_.stream);
 }

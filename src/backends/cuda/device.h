@@ -2,8 +2,10 @@
 #pragma once
 
 #include "backends/cuda/blas.h"
+#include "backends/cuda/cudnn.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/recording.h"
+#include "backends/cuda/tuner.h"
 #include "backends/cuda/weights.h"
 
 namespace tutti::cuda {
@@ -11,7 +13,9 @@ namespace tutti::cuda {
 // What the ranks of a backend share; outlives them.
 struct DeviceServices {
   KernelCompiler* compiler = nullptr;
-  Blas* blas = nullptr;  // of the rank's device
+  Blas* blas = nullptr;    // of the rank's device
+  Cudnn* cudnn = nullptr;  // likewise; null when it is missing
+  Tuner* tuner = nullptr;  // likewise
   Weights* weights = nullptr;
   SharedCaptures* captures = nullptr;
   ExchangeWay exchange_way = ExchangeWay::kPush;

@@ -40,6 +40,7 @@ std::string package_of(std::string_view soname) {
   if (soname.starts_with("libnvrtc")) return "nvidia-cuda-nvrtc";
   if (soname.starts_with("libcublas")) return "nvidia-cublas";
   if (soname.starts_with("libcudnn")) return "nvidia-cudnn-cu13";
+  if (soname.starts_with("libcudart")) return "nvidia-cuda-runtime";
   if (soname.starts_with("libnccl")) return "nvidia-nccl-cu13";
   return "CUDA 13";
 }

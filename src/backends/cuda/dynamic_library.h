@@ -25,6 +25,7 @@ class DynamicLibrary {
   }
 
   const std::string& path() const { return path_; }
+  void* handle() const { return handle_; }  // of dlopen
 
  private:
   DynamicLibrary(void* handle, std::string path) : handle_(handle), path_(std::move(path)) {}

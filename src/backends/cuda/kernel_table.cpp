@@ -14,6 +14,7 @@ const KernelTable& kernel_table() {
     register_norm_kernels(&all);
     register_product_kernels(&all);
     register_conv_kernels(&all);
+    register_pool_kernels(&all);
     register_resize_kernels(&all);
     register_attention_kernels(&all);
     register_exchange_kernels(&all);

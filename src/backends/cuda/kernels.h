@@ -39,6 +39,7 @@ void register_reduce_kernels(KernelTable* table);
 void register_norm_kernels(KernelTable* table);
 void register_product_kernels(KernelTable* table);
 void register_conv_kernels(KernelTable* table);
+void register_pool_kernels(KernelTable* table);
 void register_resize_kernels(KernelTable* table);
 void register_attention_kernels(KernelTable* table);
 void register_exchange_kernels(KernelTable* table);

@@ -15,6 +15,9 @@
 namespace tutti::cuda {
 
 class Blas;
+class Cudnn;
+class CudnnHandle;
+class Tuner;
 class NcclComm;
 class Recorder;
 
@@ -49,7 +52,10 @@ struct RankContext {
   bool is_dry = false;
   cudaStream_t stream = nullptr;
   KernelCompiler* compiler = nullptr;
-  Blas* blas = nullptr;  // null when dry
+  Blas* blas = nullptr;                       // null when dry
+  Cudnn* cudnn = nullptr;                     // null when dry or missing
+  Tuner* tuner = nullptr;                     // null when dry
+  std::shared_ptr<CudnnHandle> cudnn_handle;  // see cudnn_handle()
   std::unique_ptr<DeviceMemory> faults;
   std::vector<std::string> fault_names;                      // by kernel number
   std::vector<std::shared_ptr<Communicator>> communicators;  // by mesh axis

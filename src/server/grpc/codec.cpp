@@ -1,5 +1,6 @@
 #include "server/grpc/codec.h"
 
+#include <algorithm>
 #include <limits>
 #include <list>
 #include <utility>
@@ -37,18 +38,29 @@ ParameterMap decode_parameters(const Map& parameters) {
   return decoded;
 }
 
-Result<InferInput> decode_input(const inference::ModelInferRequest& message, int index,
-                                Buffers* converted) {
-  const auto& tensor = message.inputs(index);
+bool is_in_shared_memory(const inference::ModelInferRequest::InferInputTensor& tensor) {
+  return tensor.parameters().contains("shared_memory_region");
+}
+
+// `raw`: the input's raw contents, null when the request has none.
+Result<InferInput> decode_input(const inference::ModelInferRequest::InferInputTensor& tensor,
+                                const std::string* raw, Buffers* converted) {
   const std::string label = str_cat("input '", printable(tensor.name()), "'");
-  TUTTI_RETURN_IF_ERROR(check_tensor_parameters(label, decode_parameters(tensor.parameters())));
+  TUTTI_ASSIGN_OR_RETURN(TensorParameters parameters,
+                         parse_tensor_parameters(label, decode_parameters(tensor.parameters())));
   InferInput input;
   input.name = tensor.name();
   input.shape.assign(tensor.shape().begin(), tensor.shape().end());
   const auto dtype = parse_protocol_type(printable(tensor.datatype()));
   if (!dtype.ok()) return dtype.status().with_context(label);
   input.dtype = *dtype;
-  if (message.raw_input_contents_size() == 0) {
+  input.shared_memory = std::move(parameters.shared_memory);
+  if (input.shared_memory) {
+    if (!tensor.has_contents()) return input;
+    return invalid_argument(label,
+                            ": contents is set beside shared memory, expected one of the two");
+  }
+  if (raw == nullptr) {
     const auto data = contents_bytes(tensor.contents(), input.dtype, converted);
     if (!data.ok()) return data.status().with_context(label);
     input.data = *data;
@@ -57,21 +69,33 @@ Result<InferInput> decode_input(const inference::ModelInferRequest& message, int
                             ": contents is set beside raw_input_contents, expected one of "
                             "the two for all inputs");
   } else {
-    input.data = std::as_bytes(std::span(message.raw_input_contents(index)));
+    input.data = std::as_bytes(std::span(*raw));
   }
   return input;
 }
 
-void encode_duration(const DurationStatistic& from, inference::StatisticDuration* to) {
-  to->set_count(from.count);
-  to->set_ns(from.ns);
+Status decode_outputs(const inference::ModelInferRequest& message, InferRequest* request) {
+  bool has_options = false;
+  for (const auto& output : message.outputs()) {
+    TUTTI_ASSIGN_OR_RETURN(
+        TensorParameters parameters,
+        parse_tensor_parameters(str_cat("output '", printable(output.name()), "'"),
+                                decode_parameters(output.parameters())));
+    request->outputs.push_back(output.name());
+    has_options = has_options || parameters.shared_memory || parameters.class_count > 0;
+    request->output_options.push_back(
+        {std::move(parameters.shared_memory), parameters.class_count});
+  }
+  if (!has_options) request->output_options.clear();
+  return Status();
 }
 
-template <class Message>
-void encode_phases(const PhaseStatistics& from, Message* to) {
-  encode_duration(from.compute_input, to->mutable_compute_input());
-  encode_duration(from.compute_infer, to->mutable_compute_infer());
-  encode_duration(from.compute_output, to->mutable_compute_output());
+void encode_parameter(const ParameterValue& value, InferParameter* to) {
+  if (const auto* truth = std::get_if<bool>(&value)) to->set_bool_param(*truth);
+  if (const auto* number = std::get_if<std::int64_t>(&value)) to->set_int64_param(*number);
+  if (const auto* number = std::get_if<std::uint64_t>(&value)) to->set_uint64_param(*number);
+  if (const auto* number = std::get_if<double>(&value)) to->set_double_param(*number);
+  if (const auto* text = std::get_if<std::string>(&value)) to->set_string_param(*text);
 }
 
 }  // namespace
@@ -83,23 +107,25 @@ Result<InferRequest> decode_request(const inference::ModelInferRequest& message,
   request.model_version = message.model_version();
   request.id = message.id();
   request.parameters = decode_parameters(message.parameters());
+  // Inputs in shared memory have no raw contents.
+  const auto& inputs = message.inputs();
+  const auto shared = std::count_if(inputs.begin(), inputs.end(), is_in_shared_memory);
+  const int expected = message.inputs_size() - static_cast<int>(shared);
   const int raw = message.raw_input_contents_size();
-  if (raw != 0 && raw != message.inputs_size()) {
-    return invalid_argument("raw_input_contents has ", raw, " buffers, expected ",
-                            message.inputs_size(), ", one for each input");
+  if (raw != 0 && raw != expected) {
+    return invalid_argument("raw_input_contents has ", raw, " buffers, expected ", expected,
+                            ", one for each input", shared > 0 ? " outside shared memory" : "");
   }
   auto memory = std::make_shared<TensorMemory>();
   memory->message = std::move(owner);
-  for (int i = 0; i < message.inputs_size(); ++i) {
-    TUTTI_ASSIGN_OR_RETURN(InferInput input, decode_input(message, i, &memory->converted));
+  int next = 0;
+  for (const auto& tensor : inputs) {
+    const bool has_raw = raw != 0 && !is_in_shared_memory(tensor);
+    const std::string* bytes = has_raw ? &message.raw_input_contents(next++) : nullptr;
+    TUTTI_ASSIGN_OR_RETURN(InferInput input, decode_input(tensor, bytes, &memory->converted));
     request.inputs.push_back(std::move(input));
   }
-  for (const auto& output : message.outputs()) {
-    TUTTI_RETURN_IF_ERROR(
-        check_tensor_parameters(str_cat("output '", printable(output.name()), "'"),
-                                decode_parameters(output.parameters())));
-    request.outputs.push_back(output.name());
-  }
+  TUTTI_RETURN_IF_ERROR(decode_outputs(message, &request));
   request.owner = std::move(memory);
   return request;
 }
@@ -126,52 +152,23 @@ void encode_response(const InferResponse& response, inference::ModelInferRespons
   message->set_model_name(response.model_name);
   message->set_model_version(response.model_version);
   message->set_id(response.id);
+  for (const auto& [name, value] : response.parameters) {
+    encode_parameter(value, &(*message->mutable_parameters())[name]);
+  }
   for (const OutputDesc& output : response.outputs) {
     auto* tensor = message->add_outputs();
     tensor->set_name(output.name);
     tensor->set_datatype(std::string(protocol_type_name(output.dtype)));
     tensor->mutable_shape()->Add(output.shape.begin(), output.shape.end());
+    if (!output.shared_memory) continue;
+    auto& parameters = *tensor->mutable_parameters();
+    parameters["shared_memory_region"].set_string_param(output.shared_memory->region);
+    parameters["shared_memory_offset"].set_uint64_param(output.shared_memory->offset);
+    parameters["shared_memory_byte_size"].set_uint64_param(output.shared_memory->byte_size);
   }
-}
-
-void encode_metadata(const ModelMetadata& metadata, inference::ModelMetadataResponse* message) {
-  message->set_name(metadata.name);
-  message->set_platform(metadata.platform);
-  for (const std::string& version : metadata.versions) message->add_versions(version);
-  const auto encode = [](const std::vector<TensorSpec>& specs, auto* tensors) {
-    for (const TensorSpec& spec : specs) {
-      auto* tensor = tensors->Add();
-      tensor->set_name(spec.name);
-      tensor->set_datatype(std::string(protocol_type_name(spec.dtype)));
-      tensor->mutable_shape()->Add(spec.dims.begin(), spec.dims.end());
-    }
-  };
-  encode(metadata.signature.inputs, message->mutable_inputs());
-  encode(metadata.signature.outputs, message->mutable_outputs());
-}
-
-void encode_statistics(const std::vector<ModelStatisticsEntry>& entries,
-                       inference::ModelStatisticsResponse* message) {
-  for (const ModelStatisticsEntry& entry : entries) {
-    const StatisticsSnapshot& statistics = entry.statistics;
-    auto* model = message->add_model_stats();
-    model->set_name(entry.name);
-    model->set_version(entry.version);
-    model->set_last_inference(statistics.last_inference_ms);
-    model->set_inference_count(statistics.inference_count);
-    model->set_execution_count(statistics.execution_count);
-    auto* totals = model->mutable_inference_stats();
-    encode_duration(statistics.success, totals->mutable_success());
-    encode_duration(statistics.fail, totals->mutable_fail());
-    encode_duration(statistics.queue, totals->mutable_queue());
-    encode_phases(statistics.phases, totals);
-    encode_duration({}, totals->mutable_cache_hit());
-    encode_duration({}, totals->mutable_cache_miss());
-    for (const auto& [size, phases] : statistics.by_batch_size) {
-      auto* batch = model->add_batch_stats();
-      batch->set_batch_size(static_cast<std::uint64_t>(size));
-      encode_phases(phases, batch);
-    }
+  // One a tensor, empty for those in shared memory: clients count them.
+  while (message->raw_output_contents_size() < message->outputs_size()) {
+    message->add_raw_output_contents();
   }
 }
 

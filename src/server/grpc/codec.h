@@ -39,8 +39,4 @@ class ResponseSink : public OutputSink {
 // All but the raw contents, which the sink has filled.
 void encode_response(const InferResponse& response, inference::ModelInferResponse* message);
 
-void encode_metadata(const ModelMetadata& metadata, inference::ModelMetadataResponse* message);
-void encode_statistics(const std::vector<ModelStatisticsEntry>& entries,
-                       inference::ModelStatisticsResponse* message);
-
 }  // namespace tutti::server

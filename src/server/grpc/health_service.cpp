@@ -2,6 +2,7 @@
 
 #include <grpc_service.grpc.pb.h>
 
+#include "server/grpc/access.h"
 #include "server/grpc/status.h"
 #include "server/names.h"
 
@@ -23,6 +24,11 @@ grpc::ServerUnaryReactor* GrpcHealthService::Check(grpc::CallbackServerContext* 
                                                    const HealthCheckRequest* request,
                                                    HealthCheckResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const Status status = check_access(*context, restrictions_, CallGroup::kHealth);
+      !status.ok()) {
+    reactor->Finish(to_grpc(status));
+    return reactor;
+  }
   const std::string& name = request->service();
   if (!name.empty() && name != inference::GRPCInferenceService::service_full_name()) {
     reactor->Finish(to_grpc(not_found("service '", printable(name), "' is not known")));

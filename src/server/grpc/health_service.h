@@ -3,6 +3,9 @@
 
 #include <health.grpc.pb.h>
 
+#include <utility>
+
+#include "server/restrictions.h"
 #include "server/service.h"
 
 namespace tutti::server {
@@ -11,7 +14,8 @@ namespace tutti::server {
 // NOT_FOUND for other names. Watch is UNIMPLEMENTED, which tells clients to poll Check.
 class GrpcHealthService final : public grpc::health::v1::Health::CallbackService {
  public:
-  explicit GrpcHealthService(InferenceService& service) : service_(service) {}
+  GrpcHealthService(InferenceService& service, Restrictions restrictions)
+      : service_(service), restrictions_(std::move(restrictions)) {}
 
   grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
                                   const grpc::health::v1::HealthCheckRequest* request,
@@ -22,6 +26,7 @@ class GrpcHealthService final : public grpc::health::v1::Health::CallbackService
 
  private:
   InferenceService& service_;
+  const Restrictions restrictions_;
 };
 
 }  // namespace tutti::server

@@ -3,9 +3,12 @@
 #include <string_view>
 #include <utility>
 
+#include "server/grpc/access.h"
 #include "server/grpc/codec.h"
 #include "server/grpc/infer_call.h"
 #include "server/grpc/status.h"
+#include "server/grpc/stream_call.h"
+#include "server/messages.h"
 #include "server/names.h"
 
 namespace tutti::server {
@@ -17,19 +20,55 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* context, const Sta
   return reactor;
 }
 
-// What only loading a model with other settings than its folder's would need.
+class RefusedStream final : public grpc::ServerBidiReactor<inference::ModelInferRequest,
+                                                           inference::ModelStreamInferResponse> {
+ public:
+  explicit RefusedStream(const Status& status) { Finish(to_grpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+ParameterMap decode_log_changes(const inference::LogSettingsRequest& request) {
+  using Value = inference::LogSettingsRequest::SettingValue;
+  ParameterMap changes;
+  for (const auto& [name, value] : request.settings()) {
+    switch (value.parameter_choice_case()) {
+      case Value::kBoolParam: changes[name] = value.bool_param(); break;
+      case Value::kUint32Param: changes[name] = std::uint64_t{value.uint32_param()}; break;
+      case Value::kStringParam: changes[name] = value.string_param(); break;
+      case Value::PARAMETER_CHOICE_NOT_SET: break;
+    }
+  }
+  return changes;
+}
+
 template <class Parameters>
-Status check_load_parameters(const Parameters& parameters) {
-  if (parameters.empty()) return Status();
-  return unimplemented("load parameter '", printable(parameters.begin()->first),
-                       "': models are loaded as they lie in the repository, expected none");
+ParameterMap decode_control_parameters(const Parameters& parameters) {
+  using Parameter = inference::ModelRepositoryParameter;
+  ParameterMap decoded;
+  for (const auto& [name, value] : parameters) {
+    switch (value.parameter_choice_case()) {
+      case Parameter::kBoolParam: decoded[name] = value.bool_param(); break;
+      case Parameter::kInt64Param: decoded[name] = std::int64_t{value.int64_param()}; break;
+      case Parameter::kStringParam: decoded[name] = value.string_param(); break;
+      case Parameter::kBytesParam: decoded[name] = value.bytes_param(); break;
+      case Parameter::PARAMETER_CHOICE_NOT_SET: break;
+    }
+  }
+  return decoded;
 }
 
 }  // namespace
 
+GrpcInferenceService::Reactor* GrpcInferenceService::refuse_restricted(Context* context,
+                                                                       CallGroup group) const {
+  const Status status = check_access(*context, restrictions_, group);
+  return status.ok() ? nullptr : finish(context, status);
+}
+
 GrpcInferenceService::Reactor* GrpcInferenceService::ServerLive(
     Context* context, const inference::ServerLiveRequest*,
     inference::ServerLiveResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kHealth)) return refused;
   response->set_live(service_.is_live());
   return finish(context, Status());
 }
@@ -37,6 +76,7 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ServerLive(
 GrpcInferenceService::Reactor* GrpcInferenceService::ServerReady(
     Context* context, const inference::ServerReadyRequest*,
     inference::ServerReadyResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kHealth)) return refused;
   response->set_ready(service_.is_ready());
   return finish(context, Status());
 }
@@ -44,6 +84,7 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ServerReady(
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelReady(
     Context* context, const inference::ModelReadyRequest* request,
     inference::ModelReadyResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kHealth)) return refused;
   const auto is_ready = service_.is_model_ready(request->name(), request->version());
   if (is_ready.ok()) response->set_ready(*is_ready);
   return finish(context, is_ready.status());
@@ -52,16 +93,15 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelReady(
 GrpcInferenceService::Reactor* GrpcInferenceService::ServerMetadata(
     Context* context, const inference::ServerMetadataRequest*,
     inference::ServerMetadataResponse* response) {
-  const auto metadata = service_.server_metadata();
-  response->set_name(metadata.name);
-  response->set_version(metadata.version);
-  for (const std::string& extension : metadata.extensions) response->add_extensions(extension);
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kMetadata)) return refused;
+  encode_server_metadata(service_.server_metadata(), response);
   return finish(context, Status());
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelMetadata(
     Context* context, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kMetadata)) return refused;
   const auto metadata = service_.model_metadata(request->name(), request->version());
   if (metadata.ok()) encode_metadata(*metadata, response);
   return finish(context, metadata.status());
@@ -70,6 +110,7 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelMetadata(
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelConfig(
     Context* context, const inference::ModelConfigRequest* request,
     inference::ModelConfigResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kModelConfig)) return refused;
   auto config = service_.model_config(request->name(), request->version());
   if (config.ok()) *response->mutable_config() = *std::move(config);
   return finish(context, config.status());
@@ -78,14 +119,40 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelConfig(
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelInfer(Context* context,
                                                                 const inference::ModelInferRequest*,
                                                                 inference::ModelInferResponse*) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kInference)) return refused;
   // The request and the response are those of our allocator.
   auto* messages = static_cast<InferMessages*>(context->GetRpcAllocatorState());
   return InferCall::start(service_, messages->shared_from_this());
 }
 
+grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
+GrpcInferenceService::ModelStreamInfer(Context* context) {
+  const Status status = check_access(*context, restrictions_, CallGroup::kInference);
+  if (!status.ok()) return new RefusedStream(status);
+  return StreamCall::start(service_);
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::LogSettings(
+    Context* context, const inference::LogSettingsRequest* request,
+    inference::LogSettingsResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kLogging)) return refused;
+  const auto settings = service_.update_log(decode_log_changes(*request));
+  if (!settings.ok()) return finish(context, settings.status());
+  for (const auto& [name, value] : *settings) {
+    auto& setting = (*response->mutable_settings())[name];
+    if (const auto* truth = std::get_if<bool>(&value)) setting.set_bool_param(*truth);
+    if (const auto* text = std::get_if<std::string>(&value)) setting.set_string_param(*text);
+    if (const auto* number = std::get_if<std::uint64_t>(&value)) {
+      setting.set_uint32_param(static_cast<std::uint32_t>(*number));
+    }
+  }
+  return finish(context, Status());
+}
+
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelStatistics(
     Context* context, const inference::ModelStatisticsRequest* request,
     inference::ModelStatisticsResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kStatistics)) return refused;
   const auto entries = service_.statistics(request->name(), request->version());
   if (entries.ok()) encode_statistics(*entries, response);
   return finish(context, entries.status());
@@ -94,26 +161,19 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelStatistics(
 GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryIndex(
     Context* context, const inference::RepositoryIndexRequest* request,
     inference::RepositoryIndexResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kModelRepository)) return refused;
   const auto entries = service_.repository_index(request->repository_name(), request->ready());
-  if (!entries.ok()) return finish(context, entries.status());
-  for (const IndexEntry& entry : *entries) {
-    auto* model = response->add_models();
-    model->set_name(entry.name);
-    model->set_version(entry.version);
-    model->set_state(entry.state);
-    model->set_reason(entry.reason);
-  }
-  return finish(context, Status());
+  if (entries.ok()) encode_index(*entries, response);
+  return finish(context, entries.status());
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelLoad(
     Context* context, const inference::RepositoryModelLoadRequest* request,
     inference::RepositoryModelLoadResponse*) {
-  if (const Status status = check_load_parameters(request->parameters()); !status.ok()) {
-    return finish(context, status);
-  }
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kModelRepository)) return refused;
   Reactor* reactor = context->DefaultReactor();
   service_.load_model(request->repository_name(), request->model_name(),
+                      decode_control_parameters(request->parameters()),
                       [reactor](const Status& status) { reactor->Finish(to_grpc(status)); });
   return reactor;
 }
@@ -121,9 +181,10 @@ GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelLoad(
 GrpcInferenceService::Reactor* GrpcInferenceService::RepositoryModelUnload(
     Context* context, const inference::RepositoryModelUnloadRequest* request,
     inference::RepositoryModelUnloadResponse*) {
-  // `unload_dependents` concerns ensembles; without them a model has no dependents.
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kModelRepository)) return refused;
   Reactor* reactor = context->DefaultReactor();
   service_.unload_model(request->repository_name(), request->model_name(),
+                        decode_control_parameters(request->parameters()),
                         [reactor](const Status& status) { reactor->Finish(to_grpc(status)); });
   return reactor;
 }

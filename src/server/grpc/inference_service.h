@@ -3,18 +3,22 @@
 
 #include <grpc_service.grpc.pb.h>
 
+#include <utility>
+
 #include "server/grpc/infer_messages.h"
+#include "server/restrictions.h"
 #include "server/service.h"
 
 namespace tutti::server {
 
 // Every call is answered without blocking gRPC's threads: inferences finish on the instance's
-// thread, loads on the service's. The nine calls for shared memory, tracing, log settings and
-// streams answer UNIMPLEMENTED.
+// thread, loads on the service's.
 class GrpcInferenceService final : public inference::GRPCInferenceService::CallbackService {
  public:
-  // `service` outlives the gRPC server.
-  explicit GrpcInferenceService(InferenceService& service) : service_(service) {
+  // `service` outlives the gRPC server. Calls of restricted groups need their key in the header
+  // "triton-grpc-protocol-HEADER", else they are UNAVAILABLE.
+  GrpcInferenceService(InferenceService& service, Restrictions restrictions)
+      : service_(service), restrictions_(std::move(restrictions)) {
     SetMessageAllocatorFor_ModelInfer(&messages_);
   }
 
@@ -65,7 +69,11 @@ class GrpcInferenceService final : public inference::GRPCInferenceService::Callb
                        inference::LogSettingsResponse*) override;
 
  private:
+  // A finished call when the caller may not make it; null when it may.
+  Reactor* refuse_restricted(Context* context, CallGroup group) const;
+
   InferenceService& service_;
+  const Restrictions restrictions_;
   InferMessageAllocator messages_;
 };
 

@@ -1,8 +1,10 @@
 // The gRPC front end: listens, and hands calls to the services of this folder.
 #pragma once
 
+#include <grpc/compression.h>
 #include <grpcpp/server.h>
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -14,14 +16,31 @@
 
 namespace tutti::server {
 
+// Files in PEM. Mutual: clients must show a certificate that `root_cert` signed.
+struct GrpcTls {
+  bool is_used = false;
+  bool is_mutual = false;
+  std::string server_cert;
+  std::string server_key;
+  std::string root_cert;
+};
+
 struct GrpcOptions {
-  std::string address = "127.0.0.1";
-  int port = 8001;  // 0: any free one
+  std::string address = "0.0.0.0";
+  int port = 8001;           // 0: any free one
+  bool reuses_port = false;  // several servers may listen on the port
+  GrpcTls tls;
+  Restrictions restrictions;
+  // Of what a call answers.
+  grpc_compression_level compression = GRPC_COMPRESS_LEVEL_NONE;
+  // gRPC's own settings (grpc/impl/codegen/grpc_types.h), such as keep-alive times.
+  std::map<std::string, int> channel_arguments;
 };
 
 class GrpcServer {
  public:
-  // Listens when it returns. UNAVAILABLE when the address cannot be bound. `service` outlives it.
+  // Listens when it returns. UNAVAILABLE when the address cannot be bound; INVALID_ARGUMENT names a
+  // certificate's file that cannot be read. `service` outlives it.
   static Result<std::unique_ptr<GrpcServer>> start(InferenceService& service,
                                                    const GrpcOptions& options, const Log& log);
   ~GrpcServer();  // as shutdown(now)
@@ -34,7 +53,8 @@ class GrpcServer {
   void shutdown(std::chrono::system_clock::time_point deadline);
 
  private:
-  explicit GrpcServer(InferenceService& service) : inference_(service), health_(service) {}
+  GrpcServer(InferenceService& service, const Restrictions& restrictions)
+      : inference_(service, restrictions), health_(service, restrictions) {}
 
   GrpcInferenceService inference_;
   GrpcHealthService health_;

@@ -7,74 +7,39 @@
 namespace tutti::server {
 namespace {
 
-grpc::Status refusal(std::string_view call) {
-  return to_grpc(unimplemented(call, " is not supported by this server"));
-}
-
 grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, std::string_view call) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(refusal(call));
+  reactor->Finish(to_grpc(unimplemented(call, " is not supported by this server")));
   return reactor;
 }
 
-class RefusedStream final : public grpc::ServerBidiReactor<inference::ModelInferRequest,
-                                                           inference::ModelStreamInferResponse> {
- public:
-  RefusedStream() { Finish(refusal("ModelStreamInfer")); }
-  void OnDone() override { delete this; }
-};
-
 }  // namespace
-
-grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
-GrpcInferenceService::ModelStreamInfer(Context*) {
-  return new RefusedStream();
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryStatus(
-    Context* context, const inference::SystemSharedMemoryStatusRequest*,
-    inference::SystemSharedMemoryStatusResponse*) {
-  return refuse(context, "SystemSharedMemoryStatus");
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryRegister(
-    Context* context, const inference::SystemSharedMemoryRegisterRequest*,
-    inference::SystemSharedMemoryRegisterResponse*) {
-  return refuse(context, "SystemSharedMemoryRegister");
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::SystemSharedMemoryUnregister(
-    Context* context, const inference::SystemSharedMemoryUnregisterRequest*,
-    inference::SystemSharedMemoryUnregisterResponse*) {
-  return refuse(context, "SystemSharedMemoryUnregister");
-}
 
 GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryStatus(
     Context* context, const inference::CudaSharedMemoryStatusRequest*,
     inference::CudaSharedMemoryStatusResponse*) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
   return refuse(context, "CudaSharedMemoryStatus");
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryRegister(
     Context* context, const inference::CudaSharedMemoryRegisterRequest*,
     inference::CudaSharedMemoryRegisterResponse*) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
   return refuse(context, "CudaSharedMemoryRegister");
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryUnregister(
     Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
     inference::CudaSharedMemoryUnregisterResponse*) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
   return refuse(context, "CudaSharedMemoryUnregister");
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::TraceSetting(
     Context* context, const inference::TraceSettingRequest*, inference::TraceSettingResponse*) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kTrace)) return refused;
   return refuse(context, "TraceSetting");
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::LogSettings(
-    Context* context, const inference::LogSettingsRequest*, inference::LogSettingsResponse*) {
-  return refuse(context, "LogSettings");
 }
 
 }  // namespace tutti::server

@@ -25,7 +25,7 @@ Status ModelRepository::start() {
       is_all ? std::set(on_disk.begin(), on_disk.end()) : std::set(wanted.begin(), wanted.end());
   std::string failures;
   for (const std::string& name : names) {
-    const Status status = load_locked(name);
+    const Status status = load_locked(name, {});
     if (!status.ok()) failures += str_cat(failures.empty() ? "" : "; ", status.message());
   }
   return failures.empty() ? Status() : internal_error(failures);
@@ -38,20 +38,20 @@ Status ModelRepository::check_control() const {
       "--model-control-mode=none, expected explicit");
 }
 
-Status ModelRepository::load(const std::string& name) {
+Status ModelRepository::load(const std::string& name, const LoadOverride& other) {
   TUTTI_RETURN_IF_ERROR(check_control());
   TUTTI_RETURN_IF_ERROR(check_model_name(name));
   const std::lock_guard control(control_mutex_);
-  return load_locked(name);
+  return load_locked(name, other);
 }
 
-Status ModelRepository::load_locked(const std::string& name) {
+Status ModelRepository::load_locked(const std::string& name, const LoadOverride& other) {
   {
     const std::shared_lock lock(mutex_);
     if (is_shut_down_) return unavailable("the server is stopping");
   }
   log_->info("loading model '{}'", printable(name));
-  Result<LoadedModels> fresh = load_versions(name);
+  Result<LoadedModels> fresh = load_versions(name, other);
   if (!fresh.ok()) {
     const Status status = Status(StatusCode::kInternal, fresh.status().message())
                               .with_context(str_cat("failed to load '", printable(name), "'"));
@@ -62,15 +62,24 @@ Status ModelRepository::load_locked(const std::string& name) {
   return Status();
 }
 
-Result<ModelRepository::LoadedModels> ModelRepository::load_versions(const std::string& name) {
+Result<ModelRepository::LoadedModels> ModelRepository::load_versions(const std::string& name,
+                                                                     const LoadOverride& other) {
   std::vector<std::int64_t> versions;
+  std::unique_ptr<OverrideFolder> brought;  // weights stay mapped when it goes
   const auto prepare = [&]() -> Result<std::pair<ModelFolder, ConfigFile>> {
     TUTTI_RETURN_IF_ERROR(check_model_name(name));
-    auto folder = find_model_folder(options_.paths, name);
+    Result<ModelFolder> folder = ModelFolder{name, {}};
+    if (other.files.empty()) {
+      folder = find_model_folder(options_.paths, name);
+    } else {
+      TUTTI_ASSIGN_OR_RETURN(brought, OverrideFolder::create(other.files));
+      folder->path = brought->path();
+    }
     if (!folder.ok()) {
       return folder.status().with_context("failed to poll from model repository");
     }
-    TUTTI_ASSIGN_OR_RETURN(ConfigFile config, read_model_config(*folder));
+    TUTTI_ASSIGN_OR_RETURN(ConfigFile config, other.config.empty() ? read_model_config(*folder)
+                                                                   : override_config(other.config));
     TUTTI_ASSIGN_OR_RETURN(const auto available, list_versions(*folder, log_));
     TUTTI_ASSIGN_OR_RETURN(versions, choose_versions(config.config().version_policy(), available));
     return std::pair(*std::move(folder), std::move(config));

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "server/loaded_model.h"
 #include "server/log.h"
+#include "server/repository/load_override.h"
 #include "server/repository/model_loader.h"
 #include "server/repository/model_state.h"
 
@@ -49,7 +50,8 @@ class ModelRepository {
   // (Re)loads a model from its folder: new versions are made first, then swapped in, then those
   // they replace are drained. When any version fails, all that were serving go on. UNAVAILABLE when
   // the control mode forbids it, INTERNAL "failed to load ..." with the cause.
-  Status load(const std::string& name);
+  // Parts of `other` stand for those of the folder, which need not be there for files.
+  Status load(const std::string& name, const LoadOverride& other = {});
   // Drains and drops all versions. NOT_FOUND for a model that was never loaded.
   Status unload(const std::string& name);
 
@@ -79,9 +81,9 @@ class ModelRepository {
   using LoadedModels = std::vector<std::shared_ptr<LoadedModel>>;
 
   Status check_control() const;
-  Status load_locked(const std::string& name);
+  Status load_locked(const std::string& name, const LoadOverride& other);
   // Everything that can fail, before anything changes.
-  Result<LoadedModels> load_versions(const std::string& name);
+  Result<LoadedModels> load_versions(const std::string& name, const LoadOverride& other);
   void begin_load(const std::string& name, const std::vector<std::int64_t>& versions);
   void note_failure(const std::string& name, const Status& cause);
   void fail_load(const std::string& name, const std::vector<std::int64_t>& versions,

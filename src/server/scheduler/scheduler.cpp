@@ -161,6 +161,12 @@ void Scheduler::stop(std::optional<TimePoint> deadline) {
   threads_.clear();
 }
 
+std::vector<InstanceStatistics> Scheduler::instance_statistics() const {
+  std::vector<InstanceStatistics> statistics;
+  for (const auto& instance : instances_) statistics.push_back(instance->statistics());
+  return statistics;
+}
+
 std::size_t Scheduler::waiting() const {
   const std::lock_guard lock(mutex_);
   return queue_.size();

@@ -35,6 +35,7 @@ class Scheduler {
   bool is_ready() const;  // an instance is
   std::size_t waiting() const;
   std::size_t running() const;
+  std::vector<InstanceStatistics> instance_statistics() const;
 
  private:
   void serve(ServableModel& model);

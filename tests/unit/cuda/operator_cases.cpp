@@ -320,6 +320,38 @@ class Table {
          "ConvTranspose(%x, %w, %b) {strides = [2, 3], pads = [1, 0, 0, 1], dilations = [1, 2], "
          "group = 2, output_padding = [1, 0]}",
          types);
+    node("Conv2Even", "%x: $T[2, 16, 12, 10], %w: $T[24, 16, 3, 3], %b: $T[24]",
+         "Conv(%x, %w, %b) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], group = 1}",
+         types, -1, 1);
+    node("Conv2Pointwise", "%x: $T[1, 32, 9, 7], %w: $T[8, 32, 1, 1]",
+         "Conv(%x, %w) {strides = [1, 1], pads = [0, 0, 0, 0], dilations = [1, 1], group = 1}",
+         types, -1, 1);
+    node("Conv2Depthwise", "%x: $T[1, 16, 9, 8], %w: $T[16, 1, 3, 3], %b: $T[16]",
+         "Conv(%x, %w, %b) {strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1], group = 16}",
+         types, -1, 1);
+    node("Conv2Grouped", "%x: $T[1, 32, 9, 8], %w: $T[16, 8, 3, 3], %b: $T[16]",
+         "Conv(%x, %w, %b) {strides = [1, 1], pads = [1, 1, 1, 1], dilations = [1, 1], group = 4}",
+         types, -1, 1);
+    node("Conv3Causal", "%x: $T[1, 8, 5, 6, 7], %w: $T[16, 8, 3, 3, 3], %b: $T[16]",
+         "Conv(%x, %w, %b) {strides = [1, 1, 1], pads = [2, 1, 1, 0, 1, 1], dilations = [1, 1, 1], "
+         "group = 1}",
+         types, -1, 1);
+    node("Conv3Strided", "%x: $T[1, 8, 5, 7, 9], %w: $T[8, 8, 3, 1, 2]",
+         "Conv(%x, %w) {strides = [2, 1, 2], pads = [2, 0, 0, 0, 0, 1], dilations = [1, 1, 1], "
+         "group = 1}",
+         types, -1, 1);
+    node("ConvTransposeEven", "%x: $T[1, 16, 5, 6], %w: $T[16, 8, 4, 4], %b: $T[8]",
+         "ConvTranspose(%x, %w, %b) {strides = [2, 2], pads = [1, 1, 1, 1], dilations = [1, 1], "
+         "group = 1, output_padding = [0, 0]}",
+         types, -1, 1);
+    node("ConvTranspose1", "%x: $T[2, 8, 9], %w: $T[8, 8, 3]",
+         "ConvTranspose(%x, %w) {strides = [2], pads = [1, 1], dilations = [1], group = 1, "
+         "output_padding = [1]}",
+         types, -1, 1);
+    node("ConvTranspose3", "%x: $T[1, 8, 3, 4, 5], %w: $T[8, 8, 3, 3, 3], %b: $T[8]",
+         "ConvTranspose(%x, %w, %b) {strides = [1, 2, 2], pads = [1, 1, 1, 1, 1, 1], dilations = "
+         "[1, 1, 1], group = 1, output_padding = [0, 1, 1]}",
+         types, -1, 1);
     for (const char* kind : {"max", "average", "lp"}) {
       for (const char* counts : {"0", "1"}) {
         node(str_cat("Pool_", kind, counts), "%x: $T[2, 3, 9, 8]",
@@ -405,8 +437,96 @@ class Table {
          "Attention(%q, %k, %v) {scale = 0.088, layout = \"bhsd\"}", kFloats);
     node("AttentionHead256", "%q: $T[1, 1, 20, 256], %k: $T[1, 1, 40, 256], %v: $T[1, 1, 40, 256]",
          "Attention(%q, %k, %v) {scale = 0.0625, layout = \"bhsd\"}", {"f32", "f64", "bf16"});
+    cudnn_attention();
     node("AttentionOddHead", "%q: $T[1, 2, 9, 5], %k: $T[1, 2, 3, 5], %v: $T[1, 2, 3, 7]",
          "Attention(%q, %k, %v) {scale = 0.4, layout = \"bhsd\"}", kFloats);
+  }
+
+  // Sizes that cuDNN takes; with f32 ours does the same.
+  void cudnn_attention() {
+    const Types types = {"f32", "f16", "bf16"};
+    const std::string qkv = "%q: $T[2, 4, 96, 64], %k: $T[2, 2, 160, 64], %v: $T[2, 2, 160, 64]";
+    const std::string square = "%q: $T[2, 4, 70, 64], %k: $T[2, 2, 70, 64], %v: $T[2, 2, 70, 64]";
+    const std::string token_major =
+        "%q: $T[2, 96, 6, 128], %k: $T[2, 160, 3, 128], %v: $T[2, 160, 3, 128]";
+    node("AttentionGrouped", qkv, "Attention(%q, %k, %v) {scale = 0.125, layout = \"bhsd\"}",
+         types);
+    node("AttentionGroupedTokenMajor", token_major,
+         "Attention(%q, %k, %v) {scale = 0.088, layout = \"bshd\"}", types);
+    node("AttentionOneKeyHead",
+         "%q: $T[1, 4, 40, 64], %k: $T[1, 1, 300, 64], %v: $T[1, 1, 300, 64]",
+         "Attention(%q, %k, %v) {scale = 0.125, layout = \"bhsd\"}", types);
+    for (const char* offset : {"0", "7", "64", "159", "400"}) {
+      node(str_cat("AttentionCausalFrom", offset), qkv,
+           str_cat("Attention(%q, %k, %v) {scale = 0.125, layout = \"bhsd\", is_causal = 1, "
+                   "causal_offset = dims[",
+                   offset, "]}"),
+           types);
+    }
+    node("AttentionCausalSquare", square,
+         "Attention(%q, %k, %v) {scale = 0.125, layout = \"bhsd\", is_causal = 1, causal_offset = "
+         "dims[0]}",
+         types);
+    node("AttentionCausalFew", square,
+         "Attention(%q, %k, %v) {scale = 0.125, layout = \"bhsd\", is_causal = 1, causal_offset = "
+         "dims[-20]}",
+         types);
+    for (const char* mask : {"[2, 1, 96, 160]", "[1, 1, 96, 160]", "[96, 160]", "[1, 4, 96, 160]",
+                             "[2, 1, 1, 160]", "[2, 4, 96, 160]"}) {
+      node(str_cat("AttentionBias", mask), str_cat(qkv, ", %m: $T", mask),
+           "Attention(%q, %k, %v, %m) {scale = 0.125, layout = \"bhsd\"}", types);
+      node(str_cat("AttentionSeen", mask), str_cat(qkv, ", %m: bool", mask),
+           "Attention(%q, %k, %v, %m) {scale = 0.125, layout = \"bhsd\"}", types);
+    }
+    // Rows that see nothing: -inf everywhere where %n is false, and rows whose first keys are shut.
+    for (const char* seen : {"[96, 1]", "[1, 1, 1, 160]", "[2, 1, 96, 1]"}) {
+      add(str_cat("AttentionShut", seen),
+          str_cat(
+              "graph (", qkv, ", %n: bool", seen, ", %o: bool[1, 1, 96, 160]) { %s = And(%n, %o) ",
+              "%y = Attention(%q, %k, %v, %s) {scale = 0.125, layout = \"bhsd\"} %f = Cast(%s) ",
+              "{to = \"$T\"} %l = Log(%f) %z = Attention(%q, %k, %v, %l) {scale = 0.125, layout ",
+              "= \"bhsd\"} return %y, %z }"),
+          types);
+    }
+    add("AttentionShutTile",
+        str_cat(
+            "graph (", qkv, ", %n: bool[96, 32], %w: $T[]) { %least = Log(%w) %f = Cast(%n) {to = ",
+            "\"$T\"} %l = Log(%f) %m = Pad(%l, %least) {axes = [1], before = dims[128], after = ",
+            "dims[0], mode = \"constant\"} %y = Attention(%q, %k, %v, %m) {scale = 0.125, ",
+            "layout = \"bhsd\"} return %y }"),
+        types, -2, 2, {{"w", {0, 0}}});
+    node("AttentionCausalSeen", str_cat(square, ", %m: bool[70, 70]"),
+         "Attention(%q, %k, %v, %m) {scale = 0.125, layout = \"bhsd\", is_causal = 1, "
+         "causal_offset = dims[0]}",
+         types);
+    node("AttentionKeyLengths", str_cat(qkv, ", %n: i64[2]"),
+         "Attention(%q, %k, %v, _, %n) {scale = 0.125, layout = \"bhsd\"}", types, -2, 2,
+         {{"n", {0, 160}}});
+    node("AttentionKeyLengthsTokenMajor", str_cat(token_major, ", %n: i64[2]"),
+         "Attention(%q, %k, %v, _, %n) {scale = 0.088, layout = \"bshd\"}", types, -2, 2,
+         {{"n", {1, 160}}});
+    node("AttentionCausalLengths", str_cat(qkv, ", %n: i64[2]"),
+         "Attention(%q, %k, %v, _, %n) {scale = 0.125, layout = \"bhsd\", is_causal = 1}", types,
+         -2, 2, {{"n", {0, 160}}});
+    node("AttentionNoKeys", str_cat(qkv, ", %n: i64[2]"),
+         "Attention(%q, %k, %v, _, %n) {scale = 0.125, layout = \"bhsd\"}", types, -2, 2,
+         {{"n", {0, 0}}});
+    for (const char* sizes : {"40", "72", "80", "96", "192"}) {
+      node(str_cat("AttentionHead", sizes),
+           str_cat("%q: $T[1, 2, 50, ", sizes, "], %k: $T[1, 2, 130, ", sizes,
+                   "], %v: $T[1, 2, 130, ", sizes, "]"),
+           "Attention(%q, %k, %v) {scale = 0.1, layout = \"bhsd\"}", types, -1, 1);
+    }
+    // Around the tiles of keys, with enough of them that a split is tried.
+    for (const char* keys : {"2048", "2049", "2064", "2175", "2176", "2200", "2303"}) {
+      node(str_cat("AttentionKeys", keys),
+           str_cat("%q: $T[1, 2, 70, 128], %k: $T[1, 1, ", keys, ", 128], %v: $T[1, 1, ", keys,
+                   ", 128]"),
+           "Attention(%q, %k, %v) {scale = 0.3, layout = \"bhsd\"}", {"f16", "bf16"}, -1, 1);
+    }
+    node("AttentionKeysTokenMajor",
+         "%q: $T[2, 130, 4, 64], %k: $T[2, 2100, 2, 64], %v: $T[2, 2100, 2, 64]",
+         "Attention(%q, %k, %v) {scale = 0.3, layout = \"bshd\"}", {"f16", "bf16"}, -1, 1);
   }
 };
 

@@ -1,0 +1,134 @@
+#include "server/grpc/stream_call.h"
+
+#include <utility>
+
+#include "server/grpc/codec.h"
+#include "server/grpc/status.h"
+
+namespace tutti::server {
+namespace {
+
+// Requests of one stream that wait or run at a time: beyond it the client is made to wait.
+constexpr std::size_t kMostInFlight = 64;
+
+std::shared_ptr<inference::ModelStreamInferResponse> error_answer(const std::string& id,
+                                                                  const Status& status) {
+  auto response = std::make_shared<inference::ModelStreamInferResponse>();
+  response->set_error_message(to_grpc(status).error_message());
+  response->mutable_infer_response()->set_id(id);
+  return response;
+}
+
+}  // namespace
+
+void StreamCall::read() {
+  reading_ = std::make_shared<inference::ModelInferRequest>();
+  StartRead(reading_.get());
+}
+
+// The change and what follows from it are one step: between two, another thread could end the call.
+template <class Change>
+void StreamCall::go_on(Change change) {
+  Response next;
+  bool reads = false;
+  bool finishes = false;
+  bool is_over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    change();
+    if (!is_writing_ && !answers_.empty()) {
+      is_writing_ = true;
+      next = answers_.front();
+    }
+    if (!is_reading_ && has_more_requests_ && !is_stopping_ && in_flight_ < kMostInFlight) {
+      is_reading_ = true;
+      reads = true;
+    }
+    if ((!has_more_requests_ || is_stopping_) && in_flight_ == 0 && !is_finished_) {
+      is_finished_ = true;
+      finishes = true;
+    }
+    is_over = !has_more_requests_;
+  }
+  // Outside the lock. After Finish() nothing of this may be touched.
+  if (next) StartWrite(next.get());
+  if (reads) read();
+  if (finishes) {
+    Finish(is_over ? grpc::Status::OK : to_grpc(unavailable("the server is stopping")));
+  }
+}
+
+StreamCall* StreamCall::start(InferenceService& service) {
+  auto* call = new StreamCall(service);
+  call->read();
+  // Not before: it may be called at once. An open stream must not hold up a server that stops.
+  call->on_stop_.emplace(service.stopping(),
+                         [call] { call->go_on([call] { call->is_stopping_ = true; }); });
+  return call;
+}
+
+void StreamCall::OnReadDone(bool ok) {
+  if (!ok) {
+    return go_on([&] {
+      is_reading_ = false;
+      has_more_requests_ = false;
+    });
+  }
+  const Request message = std::move(reading_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_finished_) return;  // it came while the server ended the call
+    ++in_flight_;
+  }
+  infer(message);
+  // Only now the next one: requests of a stream queue in their order.
+  go_on([&] { is_reading_ = false; });
+}
+
+void StreamCall::infer(const Request& message) {
+  const TimePoint arrived = std::chrono::steady_clock::now();
+  const std::string id = message->id();
+  Result<InferRequest> request = decode_request(*message, message);
+  if (!request.ok()) {
+    service_.note_refused(message->model_name(), message->model_version(), arrived);
+    return answer(error_answer(id, request.status()));
+  }
+  request->cancel = cancel_.get_token();
+  auto response = std::make_shared<inference::ModelStreamInferResponse>();
+  const std::shared_ptr<inference::ModelInferResponse> body(response,
+                                                            response->mutable_infer_response());
+  service_.infer(*std::move(request), std::make_shared<ResponseSink>(body),
+                 [this, id, response, body](Result<InferResponse> result) {
+                   if (!result.ok()) return answer(error_answer(id, result.status()));
+                   // One response a request: each is its request's last.
+                   result->parameters["triton_final_response"] = true;
+                   encode_response(*result, body.get());
+                   answer(response);
+                 });
+}
+
+void StreamCall::answer(Response response) {
+  go_on([&] {
+    if (is_broken_) {
+      --in_flight_;
+    } else {
+      answers_.push_back(std::move(response));
+    }
+  });
+}
+
+void StreamCall::OnWriteDone(bool ok) {
+  if (!ok) cancel_.request_stop();
+  go_on([&] {
+    is_writing_ = false;
+    answers_.pop_front();
+    --in_flight_;
+    if (!ok) {
+      is_broken_ = true;
+      in_flight_ -= answers_.size();
+      answers_.clear();
+    }
+  });
+}
+
+}  // namespace tutti::server

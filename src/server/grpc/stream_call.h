@@ -1,0 +1,60 @@
+// One ModelStreamInfer call: requests come and answers go as they are ready, errors among them.
+#pragma once
+
+#include <grpc_service.pb.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+
+#include "server/service.h"
+
+namespace tutti::server {
+
+// Owns itself: gRPC ends it through OnDone, after every request it read has been answered. A
+// request that fails is answered by an error message and its id; the stream goes on.
+class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferRequest,
+                                                        inference::ModelStreamInferResponse> {
+ public:
+  static StreamCall* start(InferenceService& service);
+
+  void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { cancel_.request_stop(); }
+  void OnDone() override { delete this; }
+
+ private:
+  using Request = std::shared_ptr<inference::ModelInferRequest>;
+  using Response = std::shared_ptr<inference::ModelStreamInferResponse>;
+
+  explicit StreamCall(InferenceService& service) : service_(service) {}
+  ~StreamCall() override = default;
+
+  void read();
+  void infer(const Request& message);
+  void answer(Response response);
+  // Makes a change under the mutex, then writes, reads or finishes, whatever is due.
+  template <class Change>
+  void go_on(Change change);
+
+  InferenceService& service_;
+  std::stop_source cancel_;
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+  Request reading_;
+
+  std::mutex mutex_;
+  std::deque<Response> answers_;   // under mutex_: the first is being written
+  std::size_t in_flight_ = 0;      // under mutex_: read and not yet answered in full
+  bool is_reading_ = true;         // under mutex_
+  bool is_writing_ = false;        // under mutex_
+  bool has_more_requests_ = true;  // under mutex_: the client has not said its last
+  bool is_broken_ = false;         // under mutex_: nobody reads the answers
+  bool is_stopping_ = false;       // under mutex_: takes no more requests
+  bool is_finished_ = false;       // under mutex_
+};
+
+}  // namespace tutti::server

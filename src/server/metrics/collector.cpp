@@ -1,0 +1,162 @@
+#include "server/metrics/collector.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti::server {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+using Entries = std::vector<ModelStatisticsEntry>;
+
+class Families {
+ public:
+  void begin(std::string name, std::string help, MetricType type) {
+    MetricFamily family;
+    family.name = std::move(name);
+    family.help = std::move(help);
+    family.type = type;
+    families_.push_back(std::move(family));
+  }
+  void add(Labels labels, double value) {
+    MetricFamily& family = families_.back();
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    if (family.type == MetricType::Counter) {
+      metric.counter.value = value;
+    } else {
+      metric.gauge.value = value;
+    }
+    family.metric.push_back(std::move(metric));
+  }
+  std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  std::vector<MetricFamily> families_;
+};
+
+Labels model_labels(const ModelStatisticsEntry& entry) {
+  return {{"model", entry.name}, {"version", entry.version}};
+}
+
+Labels with(Labels labels, std::string name, std::string value) {
+  labels.push_back({std::move(name), std::move(value)});
+  return labels;
+}
+
+double micros(const DurationStatistic& duration) { return static_cast<double>(duration.ns) / 1000; }
+
+using Value = double (*)(const ModelStatisticsEntry&);
+
+struct ModelMetric {
+  const char* name;
+  const char* help;
+  MetricType type;
+  Value value;
+};
+
+constexpr ModelMetric kModelMetrics[] = {
+    {"nv_inference_request_success", "Number of successful inference requests, all batch sizes",
+     MetricType::Counter,
+     [](const ModelStatisticsEntry& e) { return static_cast<double>(e.statistics.success.count); }},
+    {"nv_inference_count", "Number of inferences performed (does not include cached requests)",
+     MetricType::Counter,
+     [](const ModelStatisticsEntry& e) {
+       return static_cast<double>(e.statistics.inference_count);
+     }},
+    {"nv_inference_exec_count", "Number of model executions performed", MetricType::Counter,
+     [](const ModelStatisticsEntry& e) {
+       return static_cast<double>(e.statistics.execution_count);
+     }},
+    {"nv_inference_request_duration_us", "Cumulative inference request duration in microseconds",
+     MetricType::Counter,
+     [](const ModelStatisticsEntry& e) { return micros(e.statistics.success); }},
+    {"nv_inference_queue_duration_us", "Cumulative inference queuing duration in microseconds",
+     MetricType::Counter, [](const ModelStatisticsEntry& e) { return micros(e.statistics.queue); }},
+    {"nv_inference_compute_input_duration_us", "Cumulative compute input duration in microseconds",
+     MetricType::Counter,
+     [](const ModelStatisticsEntry& e) { return micros(e.statistics.phases.compute_input); }},
+    {"nv_inference_compute_infer_duration_us",
+     "Cumulative compute inference duration in microseconds", MetricType::Counter,
+     [](const ModelStatisticsEntry& e) { return micros(e.statistics.phases.compute_infer); }},
+    {"nv_inference_compute_output_duration_us",
+     "Cumulative inference compute output duration in microseconds", MetricType::Counter,
+     [](const ModelStatisticsEntry& e) { return micros(e.statistics.phases.compute_output); }},
+    {"nv_inference_pending_request_count",
+     "Instantaneous number of pending requests awaiting execution per-model.", MetricType::Gauge,
+     [](const ModelStatisticsEntry& e) { return static_cast<double>(e.pending); }},
+    {"nv_model_load_duration_secs", "Model load time in seconds", MetricType::Gauge,
+     [](const ModelStatisticsEntry& e) { return e.load_seconds; }},
+    {"tutti_model_ready", "1 while the model's rank groups can serve", MetricType::Gauge,
+     [](const ModelStatisticsEntry& e) { return e.is_ready ? 1.0 : 0.0; }},
+};
+
+void add_failures(const Entries& entries, Families* families) {
+  families->begin("nv_inference_request_failure",
+                  "Number of failed inference requests, all batch sizes", MetricType::Counter);
+  for (const ModelStatisticsEntry& entry : entries) {
+    for (const FailureReason reason : kFailureReasons) {
+      const auto count = entry.statistics.failures[static_cast<std::size_t>(reason)];
+      families->add(with(model_labels(entry), "reason", std::string(failure_reason_name(reason))),
+                    static_cast<double>(count));
+    }
+  }
+}
+
+void add_ranks(const Entries& entries, Families* families) {
+  const auto each = [&](std::string name, std::string help, MetricType type, auto value) {
+    families->begin(std::move(name), std::move(help), type);
+    for (const ModelStatisticsEntry& entry : entries) {
+      for (std::size_t i = 0; i < entry.instances.size(); ++i) {
+        const Labels labels = with(model_labels(entry), "instance", std::to_string(i));
+        for (std::size_t r = 0; r < entry.instances[i].ranks.size(); ++r) {
+          families->add(with(labels, "rank", std::to_string(r)),
+                        static_cast<double>(value(entry.instances[i].ranks[r])));
+        }
+      }
+    }
+  };
+  each("tutti_rank_memory_bytes", "Device memory that a rank holds", MetricType::Gauge,
+       [](const RankStatistics& rank) { return rank.memory_bytes; });
+  each("tutti_rank_exchange_sent_bytes", "Bytes that a rank sent to others in exchanges",
+       MetricType::Counter, [](const RankStatistics& rank) { return rank.sent_bytes; });
+}
+
+void add_machine(const MachineSample& sample, Families* families) {
+  families->begin("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", MetricType::Gauge);
+  families->add({}, sample.cpu_utilization);
+  families->begin("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes",
+                  MetricType::Gauge);
+  families->add({}, static_cast<double>(sample.memory_total));
+  families->begin("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", MetricType::Gauge);
+  families->add({}, static_cast<double>(sample.memory_used));
+}
+
+}  // namespace
+
+std::string MetricsCollector::scrape() {
+  const auto entries = service_.statistics("", "");
+  Families families;
+  if (entries.ok()) {
+    for (const ModelMetric& metric : kModelMetrics) {
+      families.begin(metric.name, metric.help, metric.type);
+      for (const auto& entry : *entries) families.add(model_labels(entry), metric.value(entry));
+    }
+    add_failures(*entries, &families);
+    add_ranks(*entries, &families);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    add_machine(machine_.sample(), &families);
+  }
+  return families.text();
+}
+
+}  // namespace tutti::server

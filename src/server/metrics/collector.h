@@ -1,0 +1,29 @@
+// What Prometheus reads: the service's statistics under Triton's names, our own per rank, and the
+// machine's load. Nothing is counted here: each scrape takes the models' own counters.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+
+#include "server/metrics/machine.h"
+#include "server/service.h"
+
+namespace tutti::server {
+
+class MetricsCollector {
+ public:
+  // The machine's load is measured anew at most once an `interval`. `service` outlives it.
+  MetricsCollector(const InferenceService& service, std::chrono::milliseconds interval)
+      : service_(service), machine_(interval) {}
+
+  // The text format, version 0.0.4. Thread safe.
+  std::string scrape();
+
+ private:
+  const InferenceService& service_;
+  std::mutex mutex_;
+  MachineLoad machine_;  // under mutex_
+};
+
+}  // namespace tutti::server
