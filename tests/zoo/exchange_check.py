@@ -93,7 +93,9 @@ def _of_bytes(
             return said or [CUTS[general.cut]]
     difference = f"{abs(moved - least) / least:.1%}" if least else f"{moved} bytes"
     if moved < least:
-        return [f"{difference} less for attentions: ranks compute some positions alike"]
+        return [
+            f"{difference} less for attentions: other cuts, or positions that all ranks compute"
+        ]
     return [f"{difference} more for attentions"]
 
 

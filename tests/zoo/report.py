@@ -110,8 +110,8 @@ text encoders: exported by `tutti.export`, compiled for 1, 2, 3 and 4 ranks, run
 latents and time) is named (`--invariant`). Attentions: those whose queries and keys change between steps. Exchanges each, and bytes over the arithmetic
 minimum: of what plans move for them (`tests/zoo/exchange_minimum.py` has formula and sources). Others: all other exchanges
 of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
-The reason says why a row has a 'no', or why its exchanges are not the least: two exchanges an attention (one, where gathering keys is
-cheaper), the least bytes, and nothing else but the output. It is worked out from the plan.
+The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention, the least bytes (of exchanging
+heads or gathering keys), and nothing else but the output. It is worked out from the plan. Decoders are split in space or time (`sp`).
 
 """
 
