@@ -132,7 +132,7 @@ def classes_of(report):
 
 def bench(run, folder, sizes, mesh, name, runs=5, batch=1, exchange=None):
     command = ["bench", folder / "model.onnx", *sized("--typical", sizes, batch=batch),
-               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--warmup", 3,
+               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--warmup", 2,
                "--runs", runs, "--json"]  # fmt: skip
     if mesh:
         command += ["--mesh", mesh]

@@ -115,6 +115,7 @@ class LocalCommunicator final : public Communicator {
       own().reduce_sources[peer] = group_->slots[peer].published.source;
     }
     if (count * width > kSmallReduce) return reduce_by_shares(target, count, width, dtype, op);
+    add_sent(count * width * (size() - 1));
     const Status reduced =
         reduce_range(own().reduce_sources, own().scratch.data(), 0, count, dtype, op);
     const Status parted = part();
@@ -209,8 +210,11 @@ class LocalCommunicator final : public Communicator {
                           ReduceOp op) {
     const auto n = static_cast<std::int64_t>(ranks());
     const std::int64_t begin = part_offset(count, n, rank_);
-    const Status reduced = reduce_range(own().reduce_sources, target, begin,
-                                        begin + part_size(count, n, rank_), dtype, op);
+    const std::int64_t own_share = part_size(count, n, rank_);
+    // To each peer its share of what this rank has, and this rank's share of the result.
+    add_sent((count - own_share + (n - 1) * own_share) * width);
+    const Status reduced =
+        reduce_range(own().reduce_sources, target, begin, begin + own_share, dtype, op);
     group_->meeting.arrive_again(rank_);
     for (std::int64_t i = 1; i < n; ++i) {
       const std::int64_t peer = (rank_ + i) % n;

@@ -159,6 +159,8 @@ class SplitChooser {
         best_kinds = std::move(version_kinds);
       }
       sum += best;
+      // It will travel with what its source has to exchange anyway.
+      if (is_turned_elsewhere(*input)) best_kinds.erase(StepKind::kAllToAll);
       kinds->merge(best_kinds);
     }
     return sum;
@@ -207,6 +209,29 @@ class SplitChooser {
     const double stands = units * split->replicas;
     const double ranks = mesh_.size(axis_);
     return static_cast<double>(static_cast<std::int64_t>((stands + ranks - 1) / ranks)) / units;
+  }
+
+  // What a value was cut out of; the value itself otherwise.
+  static const Value* source_of(const Value& value) {
+    const Node* node = value.producer();
+    const bool is_cut = node != nullptr && (node->type() == "Slice" || node->type() == "Split");
+    return is_cut ? node->input(0) : &value;
+  }
+
+  // Some other part that is cut out of the same value is asked for along another dimension.
+  bool is_turned_elsewhere(const Value& value) const {
+    const Value* source = source_of(value);
+    if (source == &value) return false;
+    for (const Node* cut : source->users()) {
+      if (cut->type() != "Slice" && cut->type() != "Split") continue;
+      for (const Value* part : cut->outputs()) {
+        const auto label = labels_.find(part);
+        if (part == &value || label == labels_.end() || part->users().empty()) continue;
+        const Layout made = versions(*part).front();
+        if (made.splits.size() == 1 && made.splits[0].dim != label->second.dim) return true;
+      }
+    }
+    return false;
   }
 
   std::vector<Layout> versions(const Value& value) const {

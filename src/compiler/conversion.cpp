@@ -80,7 +80,7 @@ std::vector<ConversionStep> conversion_steps(const Layout& from, const Layout& t
   };
   if (!from.partial_axes.empty()) {
     const int axis = from.partial_axes[0];
-    const bool is_scattered = want != nullptr && want->replicas == 1;
+    const bool is_scattered = want != nullptr && want->replicas == 1 && want->segments.empty();
     add(is_scattered ? StepKind::kReduceScatter : StepKind::kAllReduce, axis);
     if (want != nullptr && !is_scattered) add(StepKind::kSlice, axis);
     return steps;

@@ -48,7 +48,13 @@ Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& opt
   TUTTI_ASSIGN_OR_RETURN(const AxisConstraints constraints,
                          AxisConstraints::create(graph, options, axis, whole_names));
   const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds);
-  return choose_splits(graph, options, axis, maps, labels, seeds, constraints);
+  TUTTI_ASSIGN_OR_RETURN(Sharding sharding,
+                         choose_splits(graph, options, axis, maps, labels, seeds, constraints));
+  // Annotations are to be kept, and weights in pieces.
+  if (options.constraints.empty() && seeds.split_weights.empty()) {
+    gather_sooner(graph, options, maps, &sharding);
+  }
+  return sharding;
 }
 
 }  // namespace tutti

@@ -29,6 +29,11 @@ Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options
                                const FactorMaps& maps, const Labels& labels, const AxisSeeds& seeds,
                                const AxisConstraints& constraints);
 
+// What many nodes need whole and is made of pieces of one value is made of the whole of it where
+// one exchange instead of many is worth the work that all ranks do then.
+void gather_sooner(const Graph& graph, const CompileOptions& options, const FactorMaps& maps,
+                   Sharding* sharding);
+
 // What comes of seeds, without the options' constraints on names of other axes; nullopt: it
 // contradicts something.
 std::optional<Sharding> outcome_of(const Graph& graph, const CompileOptions& options, int axis,

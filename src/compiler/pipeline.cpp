@@ -149,6 +149,7 @@ constexpr Pass kPasses[] = {
     {"split products", on_whole<split_products>},
     {"simplify again", on_whole<simplify>},
     {"drop head repeats", on_whole<drop_head_repeats>},
+    {"drop unread rows", on_whole<drop_unread_rows>},
     {"sink transposes", on_whole<sink_transposes>},
     {"set attention layouts", on_whole<set_attention_layouts>},
     {"set precision", set_precision},

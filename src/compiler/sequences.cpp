@@ -49,7 +49,9 @@ int dimension_of_factor(const DimFactors& operand, int factor) {
 
 SequenceFinder::SequenceFinder(const Graph& graph) {
   for (const auto& node : graph.nodes()) {
-    if (node->type() == "Attention") find_mixed({node->input(0), token_dimension(*node)});
+    if (node->type() != "Attention") continue;
+    find_mixed({node->input(0), token_dimension(*node)});
+    find_mixed({node->input(1), token_dimension(*node)});
   }
 }
 
@@ -57,13 +59,25 @@ std::vector<Dim> SequenceFinder::segments_of(const TokenDim& at) {
   const TokenDim origin = find(at);
   if (origin.first == nullptr) return {};
   if (!is_join(origin)) return segments_of_cut(origin);
-  if (!mixed_.contains(sizes_of(origin))) return {};
+  // Joined elsewhere by itself, and of pieces that an attention has made there.
+  const bool is_mixed = mixed_.contains(sizes_of(origin));
+  const auto twin = std::find_if(joins_.begin(), joins_.end(), [&](const TokenDim& join) {
+    return tokens_of(join) == tokens_of(origin);
+  });
+  if (!is_mixed && twin == joins_.end()) return {};
+  return segments_of_join(is_mixed ? origin : *twin);
+}
+
+std::vector<Dim> SequenceFinder::segments_of_join(const TokenDim& origin) {
+  // A part may be cut from as many tokens as are joined here: it is one sequence.
+  if (!open_.insert(origin).second) return {};
   std::vector<Dim> segments;
   for (const TokenDim& part : parts_of(origin)) {
     const std::vector<Dim> nested = segments_of(part);
     segments.insert(segments.end(), nested.begin(), nested.end());
     if (nested.empty()) segments.push_back(tokens_of(part));
   }
+  open_.erase(origin);
   return segments;
 }
 
@@ -91,7 +105,9 @@ void SequenceFinder::find_mixed(const TokenDim& at) {
     is_mixed |= depends_on_attention(part.first);
     find_mixed(part);
   }
-  if (is_mixed) mixed_.insert(sizes_of(origin));
+  if (!is_mixed) return;
+  mixed_.insert(sizes_of(origin));
+  joins_.push_back(origin);
 }
 
 // The value, on the way to `at`, in which these tokens are joined or cut; null: there is none.

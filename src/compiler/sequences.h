@@ -25,8 +25,8 @@ class SequenceFinder {
 
   // Sizes of what a token dimension is a concatenation of, in order, down to the last
   // concatenation. Empty when it is one sequence, or when nowhere in the model an attention stands
-  // in front of such a concatenation: then one split of the whole is simpler and computes little
-  // twice.
+  // in front of a concatenation of so many tokens: then one split of the whole is simpler and
+  // computes little twice.
   std::vector<Dim> segments_of(const TokenDim& at);
 
  private:
@@ -35,9 +35,12 @@ class SequenceFinder {
   TokenDim find_behind(const TokenDim& at);
   bool depends_on_attention(const Value* value);
   std::vector<Dim> segments_of_cut(const TokenDim& cut);
+  std::vector<Dim> segments_of_join(const TokenDim& join);
 
   std::set<std::vector<Dim>> mixed_;  // sizes of what is concatenated
+  std::vector<TokenDim> joins_;       // of such sizes
   std::set<TokenDim> visited_;
+  std::set<TokenDim> open_;  // whose segments are being looked for
   std::map<TokenDim, TokenDim> origins_;
   std::map<const Value*, bool> depends_;
 };

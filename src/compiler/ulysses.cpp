@@ -363,8 +363,13 @@ class UlyssesSeeder {
       seeds_->prefer_queries.insert(&attention);
       return;
     }
-    // Self-attention. Short contexts of another length are better gathered.
-    if (tokens_of({attention.input(1), dim}) == tokens_of(query)) {
+    // Self-attention, also of one of the sequences to all of them. Short contexts of another length
+    // are better gathered.
+    const TokenDim key{attention.input(1), dim};
+    const std::vector<Dim> sequences = sequences_.segments_of(key);
+    const bool is_one_of_them =
+        std::find(sequences.begin(), sequences.end(), tokens_of(query)) != sequences.end();
+    if (tokens_of(key) == tokens_of(query) || is_one_of_them) {
       seeds_->prefer_heads.insert(&attention);
     }
   }

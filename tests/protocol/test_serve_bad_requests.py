@@ -1,9 +1,8 @@
 """Every bad request: refused with a reason, and the server is as well as before."""
 
 import grpc
-import numpy as np
 import pytest
-from serving import assert_well, tensor
+from serving import assert_well
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 

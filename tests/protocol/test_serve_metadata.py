@@ -11,7 +11,17 @@ def test_server(client):
     metadata = client.get_server_metadata()
     assert metadata.name == "tutti"
     assert metadata.version
-    assert set(metadata.extensions) == {"model_repository", "model_configuration", "statistics"}
+    assert set(metadata.extensions) == {
+        "classification",
+        "model_repository",
+        "model_repository(unload_dependents)",
+        "model_configuration",
+        "system_shared_memory",
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "logging",
+    }
 
 
 def test_model(client):

@@ -99,6 +99,22 @@ std::int64_t common_word(const std::vector<BoxCopies::Box>& boxes) {
   return word;
 }
 
+void append_box(const BoxCopies::Box& box, std::int64_t word, std::int64_t first_block,
+                std::int64_t blocks, std::vector<std::int64_t>* words) {
+  words->insert(words->end(), {box.source, static_cast<std::int64_t>(box.from.offset) / word,
+                               box.target, static_cast<std::int64_t>(box.to.offset) / word,
+                               box.from.byte_size() / word, box.from.run / word});
+  const auto append = [&](const std::vector<std::int64_t>& values, std::int64_t unit,
+                          std::int64_t fallback) {
+    words->insert(words->end(), kBoxDims - values.size(), fallback);
+    for (const std::int64_t value : values) words->push_back(value / unit);
+  };
+  append(box.from.sizes, 1, 1);
+  append(box.from.strides, word, 0);
+  append(box.to.strides, word, 0);
+  words->insert(words->end(), {first_block, blocks});
+}
+
 }  // namespace
 
 Result<BoxCopies> BoxCopies::create(RankContext& context, const std::vector<Box>& given,
@@ -110,32 +126,33 @@ Result<BoxCopies> BoxCopies::create(RankContext& context, const std::vector<Box>
   }
   if (boxes.empty()) return copies;
   const std::int64_t word = common_word(boxes);
-  std::vector<std::int64_t> words;
   std::int64_t largest = 0;
+  std::int64_t total = 0;
   std::size_t most_dims = 0;
   for (const Box& box : boxes) {
     const std::size_t rank = box.from.sizes.size();
     if (rank > kBoxDims) {
       return unimplemented("an exchange of boxes with ", rank,
-                           " strided dimensions, expected at "
-                           "most ",
-                           kBoxDims);
+                           " strided dimensions, expected at most ", kBoxDims);
     }
-    const std::int64_t total = box.from.byte_size() / word;
-    largest = std::max(largest, total);
+    largest = std::max(largest, box.from.byte_size() / word);
+    total += box.from.byte_size() / word;
     most_dims = std::max(most_dims, rank);
-    words.insert(words.end(),
-                 {box.source, static_cast<std::int64_t>(box.from.offset) / word, box.target,
-                  static_cast<std::int64_t>(box.to.offset) / word, total, box.from.run / word});
-    const auto append = [&](const std::vector<std::int64_t>& values, std::int64_t unit,
-                            std::int64_t fallback) {
-      words.insert(words.end(), kBoxDims - rank, fallback);
-      for (const std::int64_t value : values) words.push_back(value / unit);
-    };
-    append(box.from.sizes, 1, 1);
-    append(box.from.strides, word, 0);
-    append(box.to.strides, word, 0);
   }
+  // Four on each multiprocessor, so that all boxes are on their way together.
+  const std::int64_t blocks = grid_for(context, total).blocks / 4;
+  std::vector<std::int64_t> words;
+  std::vector<std::int64_t> box_words;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const std::int64_t first = std::ssize(words);
+    const std::int64_t share =
+        std::max<std::int64_t>(1, blocks * (boxes[i].from.byte_size() / word) / total);
+    words.insert(words.end(), static_cast<std::size_t>(share), static_cast<std::int64_t>(i));
+    append_box(boxes[i], word, first, share, &box_words);
+  }
+  Grid grid;
+  grid.blocks = std::ssize(words);
+  words.insert(words.end(), box_words.begin(), box_words.end());
   KernelSource source;
   source.entry = "copy_boxes";
   source.files = {"boxes.cuh"};
@@ -143,12 +160,6 @@ Result<BoxCopies> BoxCopies::create(RankContext& context, const std::vector<Box>
   source.defines.emplace_back("WORD", std::to_string(word));
   source.defines.emplace_back("BUFFERS", std::to_string(buffers));
   source.defines.emplace_back("DIMS", std::to_string(most_dims));
-  Grid grid = grid_for(context, largest);
-  grid.blocks_y = static_cast<std::int64_t>(boxes.size());
-  // All boxes together fill the device.
-  grid.blocks = std::max<std::int64_t>(
-      1, std::min(grid.blocks, 2 * std::int64_t{context.multiprocessors} * 8 / grid.blocks_y));
-  if (grid.blocks_y > 65535) return unimplemented("an exchange of ", grid.blocks_y, " boxes");
   TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel, GeneratedKernel::create(context, std::move(source),
                                                                          buffers + 1, {}, grid));
   copies.kernel_.push_back(std::move(kernel));

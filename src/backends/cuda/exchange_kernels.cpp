@@ -255,13 +255,15 @@ KernelResult make_all_reduce(const KernelSpec& spec, RankContext& context) {
   std::vector<const void*> addresses(static_cast<std::size_t>(meeting.size()) + 1);
   return make_lambda_kernel(
       [meeting = std::move(meeting), kernel = std::move(kernel), addresses = std::move(addresses),
-       is_empty = spec.inputs[0].element_count() == 0](const KernelArgs& args) mutable {
+       bytes =
+           static_cast<std::int64_t>(spec.inputs[0].byte_size())](const KernelArgs& args) mutable {
         TUTTI_RETURN_IF_ERROR(meeting.open({args.inputs.data(), 1}));
+        meeting.add_sent(bytes * (meeting.size() - 1));
         for (int rank = 0; rank < meeting.size(); ++rank) {
           addresses[static_cast<std::size_t>(rank)] = meeting.buffer(rank, 0);
         }
         addresses.back() = args.outputs[0];
-        if (!is_empty) TUTTI_RETURN_IF_ERROR(kernel.run(addresses));
+        if (bytes > 0) TUTTI_RETURN_IF_ERROR(kernel.run(addresses));
         return meeting.close();
       });
 }

@@ -125,8 +125,9 @@ Result<Transfer> Transfer::create(RankContext& context, std::shared_ptr<Communic
     return transfer;
   }
   std::vector<BoxCopies::Box> moves;
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    // Each rank begins with another peer, so that they do not all use the same link.
+  for (std::size_t i = 1; i <= plans.size(); ++i) {
+    // Each rank begins with another peer, so that they do not all use the same link; its own piece
+    // comes last.
     const std::size_t peer = (self + i) % plans.size();
     TUTTI_RETURN_IF_ERROR(transfer.add_moves(plans, transfer.pushes_ ? self : peer,
                                              transfer.pushes_ ? peer : self, &moves));

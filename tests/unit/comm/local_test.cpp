@@ -109,6 +109,12 @@ void check_sum(int n, DType dtype, std::int64_t count, const std::function<doubl
     }
     return comm.all_reduce(data.data(), data.data(), count, dtype, ReduceOp::kSum);
   }));
+  // Small ones go whole to every rank; of others each rank reduces a share, and gives it to the
+  // rest.
+  const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+  std::int64_t sent = 0;
+  for (const auto& rank : ranks) sent += rank->sent_bytes();
+  EXPECT_EQ(sent, bytes * (n - 1) * (bytes <= 16 * 1024 ? n : 2));
   for (std::int64_t i = 0; i < count; ++i) {
     double expected = 0;
     for (int rank = 0; rank < n; ++rank) expected += value(rank, static_cast<int>(i));

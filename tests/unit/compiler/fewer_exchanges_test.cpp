@@ -254,5 +254,75 @@ TEST_F(FewerExchangesTest, AttentionWithinGroupsOfTokensTakesHeads) {
   expect_equal(text, {{"x", random_f32({1, 15, 16}, 1)}, {"face", random_f32({3, 2, 4, 4}, 2)}});
 }
 
+// Text that has an attention of its own, then is what every layer of the video looks at.
+TEST_F(FewerExchangesTest, AContextOfManyLayersIsGatheredOnce) {
+  std::string text = "graph @g (%x: f32[1, 40, 16], %c: f32[1, 6, 16]) {\n";
+  text += "  %wc = constant f32[16, 16] data\n  %c0 = MatMul(%c, %wc)\n";
+  text += heads("cq", "c0", 6) + heads("ck", "c0", 6) + heads("cv", "c0", 6);
+  text += "  %ca = Attention(%cq, %ck, %cv) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n";
+  text += merged("co", "ca", 6);
+  text += "  %c1 = Add(%c0, %co)\n";
+  std::string x = "x";
+  constexpr int kLayers = 3;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    const std::string l = str_cat("l", layer);
+    text += heads(l + "q", x, 40) + heads(l + "k", "c1", 6) + heads(l + "v", "c1", 6);
+    text += str_cat("  %", l, "a = Attention(%", l, "q, %", l, "k, %", l,
+                    "v) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n");
+    text += merged(l + "o", l + "a", 40);
+    text += str_cat("  %x", layer, " = Add(%", x, ", %", l, "o)\n");
+    x = str_cat("x", layer);
+  }
+  text += str_cat("  return %", x, "\n}");
+  for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
+    CompileOptions with = options(mesh);
+    with.detect_invariant_inputs = false;
+    const CompiledModel compiled = compile_text(text, with);
+    // The context and the result.
+    EXPECT_EQ(exchanges_of(compiled)["AllGather"], 2) << compiled.explain;
+  }
+  expect_equal(text, {{"x", random_f32({1, 40, 16}, 1)}, {"c", random_f32({1, 6, 16}, 2)}});
+}
+
+// The last layer's text is not read: it asks nothing, and nothing is worked out for it.
+TEST_F(FewerExchangesTest, RowsThatNobodyReadsAreNotMade) {
+  const auto before = parse_model(nested_sequences());
+  ASSERT_TRUE(simplify(*before, options()).ok());
+  ASSERT_TRUE(drop_unread_rows(*before, options()).ok());
+  const Node* last = nullptr;
+  for (const auto& node : before->nodes()) {
+    if (node->type() == "Attention") last = node.get();
+  }
+  ASSERT_NE(last, nullptr);
+  EXPECT_EQ(str_cat(last->input(0)->shape()), "[1, 13, 4, 4]");
+  EXPECT_EQ(str_cat(last->input(1)->shape()), "[1, 24, 4, 4]");
+  EXPECT_EQ(str_cat(before->outputs()[0]->shape()), "[1, 13, 16]");
+}
+
+// A narrow product behind the text part of a joint attention: its sums would take fewer bytes, but
+// a transfer of their own beside the video's.
+TEST_F(FewerExchangesTest, PartsOfOneResultTravelTogether) {
+  std::string text = "graph @g (%t: f32[1, 11, 16], %v: f32[1, 24, 16]) {\n";
+  for (const char* part : {"q", "k", "v"}) {
+    text += heads(str_cat("t", part), "t", 11) + heads(str_cat("v", part), "v", 24);
+    text += str_cat("  %j", part, " = Concat(%v", part, ", %t", part, ") {axis = 1}\n");
+  }
+  text += R"(  %ja = Attention(%jq, %jk, %jv) {scale = 0.5, is_causal = 0, layout = "bshd"}
+  %jf = Reshape(%ja) {shape = dims[1, 35, 16]}
+  %jov, %jot = Split(%jf) {axis = 1, sizes = dims[24, 11]}
+  %wov = constant f32[16, 16] data
+  %wot = constant f32[16, 2] data
+  %pov = MatMul(%jov, %wov)
+  %pot = MatMul(%jot, %wot)
+  return %pov, %pot
+})";
+  for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
+    const CompiledModel compiled = compile_text(text, options(mesh));
+    EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 2}, {"AllGather", 1}}))
+        << compiled.explain;
+  }
+  expect_equal(text, {{"t", random_f32({1, 11, 16}, 1)}, {"v", random_f32({1, 24, 16}, 2)}});
+}
+
 }  // namespace
 }  // namespace tutti

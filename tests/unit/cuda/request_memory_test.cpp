@@ -79,10 +79,11 @@ TEST_F(RequestMemory, EveryWordArrivesBetweenRanksOfOneCard) {
 TEST_F(RequestMemory, EveryWordArrivesBetweenCards) {
   const int devices = cuda_->device_count();
   if (devices < 2) GTEST_SKIP() << "needs two GPUs, there is one";
-  for (const char* way : {"push", "pull"}) {
-    make_backend(way);
-    // Two pairs of ranks load the link in both directions at once.
+  for (const std::string way : {"push", "pull", "nccl"}) {
+    make_backend(way.c_str());
+    // Two pairs of ranks load the link in both directions at once. NCCL wants a card a rank.
     for (const int ranks : {2, 4}) {
+      if (way == "nccl" && ranks > devices) continue;
       auto instance =
           Instance::load(plan_of(ranks, kThereAndBack), *cuda_, deal_out(ranks, devices));
       ASSERT_TRUE(instance.ok()) << instance.status().to_string();
@@ -98,6 +99,47 @@ TEST_F(RequestMemory, EveryWordArrivesBetweenCards) {
       }
     }
   }
+}
+
+// Sums travel as contributions and are made in rank order, whichever way they go.
+TEST_F(RequestMemory, ReductionsThroughNcclGiveTheBitsOfTheCpu) {
+  const int devices = cuda_->device_count();
+  if (devices < 2) GTEST_SKIP() << "needs two GPUs, there is one";
+  const char* text = R"(graph (%x: f32[t, 6]) {
+    %p = ShardSlice(%x) {axis = "cp", ranks = $N, dim = 0, units = dims[t]}
+    %g = AllGather(%p) {axis = "cp", ranks = $N, dim = 0, units = dims[t], size = dims[t]}
+    %s = AllReduce(%g) {axis = "cp", ranks = $N, op = "sum"}
+    %r = ReduceScatter(%g) {axis = "cp", ranks = $N, op = "max", dim = 0, units = dims[t]}
+    %m = AllGather(%r) {axis = "cp", ranks = $N, dim = 0, units = dims[t], size = dims[t]}
+    return %s, %m
+  })";
+  make_backend("nccl");
+  const auto cpu = cpu::make_cpu_backend();
+  auto instance = Instance::load(plan_of(2, text), *cuda_, {0, 1});
+  auto reference = Instance::load(plan_of(2, text), *cpu);
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  ASSERT_TRUE(reference.ok()) << reference.status().to_string();
+  for (const std::int64_t t : {7, 7, 7, 300, 300, 300, 7}) {
+    const TensorMap inputs = {{"x", numbers({t, 6}, static_cast<int>(t))}};
+    const auto got = (*instance)->infer(inputs);
+    const auto want = (*reference)->infer(inputs);
+    ASSERT_TRUE(got.ok()) << got.status().to_string();
+    ASSERT_TRUE(want.ok()) << want.status().to_string();
+    for (const auto& [name, tensor] : *want) {
+      EXPECT_EQ(got->at(name).to_doubles(), tensor.to_doubles()) << name;
+    }
+  }
+}
+
+TEST_F(RequestMemory, NcclRefusesRanksThatShareACard) {
+  make_backend("nccl");
+  auto instance = Instance::load(plan_of(2, kThereAndBack), *cuda_, {0, 0});
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const auto refused = (*instance)->infer({{"x", words({4, 4, 1}, 1)}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.status().message(),
+              ::testing::AnyOf(::testing::HasSubstr("ranks 0 and 1 share GPU 0"),
+                               ::testing::HasSubstr("libnccl.so.2")));
 }
 
 // On its last device, so that two cards give one whose memory another rank must reach.

@@ -184,16 +184,22 @@ TEST(DecodeRequest, UnknownDatatypeIsRefused) {
   expect_refused(request_of(""), "unknown datatype ''");
 }
 
-TEST(DecodeRequest, WhatIsNotSupportedIsUnimplemented) {
-  ModelInferRequest shared = request_of("FP32");
-  (*shared.mutable_inputs(0)->mutable_parameters())["shared_memory_region"].set_string_param("r");
-  expect_refused(shared, "input 'x': parameter 'shared_memory_region'", StatusCode::kUnimplemented);
-  ModelInferRequest classes = request_of("FP32");
-  classes.mutable_inputs(0)->mutable_contents();
-  auto* output = classes.add_outputs();
+TEST(DecodeRequest, TensorParametersSayWhereAndWhat) {
+  ModelInferRequest message = request_of("FP32");
+  auto& input = *message.mutable_inputs(0)->mutable_parameters();
+  input["shared_memory_region"].set_string_param("r");
+  expect_refused(message, "input 'x': shared memory needs");
+  input["shared_memory_byte_size"].set_int64_param(8);
+  input["shared_memory_offset"].set_uint64_param(4);
+  auto* output = message.add_outputs();
   output->set_name("y");
   (*output->mutable_parameters())["classification"].set_int64_param(3);
-  expect_refused(classes, "output 'y': parameter 'classification'", StatusCode::kUnimplemented);
+  const auto request = decode_request(message, nullptr);
+  ASSERT_TRUE(request.ok()) << request.status().message();
+  EXPECT_EQ(request->inputs[0].shared_memory, (SharedMemoryRef{"r", 4, 8}));
+  EXPECT_EQ(request->output_options.at(0).class_count, 3U);
+  message.add_raw_input_contents("12345678");
+  expect_refused(message, "raw_input_contents has 1 buffers, expected 0");
 }
 
 TEST(Parameters, TimeoutAndPriorityAreWholeNumbers) {

@@ -22,7 +22,7 @@ TEST_F(GrpcControlTest, MetadataSaysWhatIsThere) {
   ASSERT_TRUE(stub_->ServerMetadata(&server_context, {}, &server).ok());
   EXPECT_EQ(server.name(), "tutti");
   EXPECT_FALSE(server.version().empty());
-  EXPECT_EQ(server.extensions_size(), 3);
+  EXPECT_EQ(server.extensions_size(), 9);
 
   inference::ModelMetadataRequest request;
   request.set_name("batched");
@@ -175,31 +175,35 @@ TEST_F(GrpcControlTest, StatisticsCountEveryRequestOnce) {
 
 TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
   start();
-  grpc::ClientContext c1, c2, c3, c4, c5, c6, c7, c8, c9;
-  inference::SystemSharedMemoryStatusResponse r1;
-  inference::SystemSharedMemoryRegisterResponse r2;
-  inference::SystemSharedMemoryUnregisterResponse r3;
-  inference::CudaSharedMemoryStatusResponse r4;
-  inference::CudaSharedMemoryRegisterResponse r5;
-  inference::CudaSharedMemoryUnregisterResponse r6;
-  inference::TraceSettingResponse r7;
-  inference::LogSettingsResponse r8;
+  grpc::ClientContext c1, c2, c3, c4;
+  inference::CudaSharedMemoryStatusResponse r1;
+  inference::CudaSharedMemoryRegisterResponse r2;
+  inference::CudaSharedMemoryUnregisterResponse r3;
+  inference::TraceSettingResponse r4;
   const std::pair<grpc::Status, const char*> answers[] = {
-      {stub_->SystemSharedMemoryStatus(&c1, {}, &r1), "SystemSharedMemoryStatus"},
-      {stub_->SystemSharedMemoryRegister(&c2, {}, &r2), "SystemSharedMemoryRegister"},
-      {stub_->SystemSharedMemoryUnregister(&c3, {}, &r3), "SystemSharedMemoryUnregister"},
-      {stub_->CudaSharedMemoryStatus(&c4, {}, &r4), "CudaSharedMemoryStatus"},
-      {stub_->CudaSharedMemoryRegister(&c5, {}, &r5), "CudaSharedMemoryRegister"},
-      {stub_->CudaSharedMemoryUnregister(&c6, {}, &r6), "CudaSharedMemoryUnregister"},
-      {stub_->TraceSetting(&c7, {}, &r7), "TraceSetting"},
-      {stub_->LogSettings(&c8, {}, &r8), "LogSettings"},
-      {stub_->ModelStreamInfer(&c9)->Finish(), "ModelStreamInfer"},
+      {stub_->CudaSharedMemoryStatus(&c1, {}, &r1), "CudaSharedMemoryStatus"},
+      {stub_->CudaSharedMemoryRegister(&c2, {}, &r2), "CudaSharedMemoryRegister"},
+      {stub_->CudaSharedMemoryUnregister(&c3, {}, &r3), "CudaSharedMemoryUnregister"},
+      {stub_->TraceSetting(&c4, {}, &r4), "TraceSetting"},
   };
   for (const auto& [status, name] : answers) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << name;
     EXPECT_THAT(status.error_message(), HasSubstr(name));
   }
   expect_healthy();
+}
+
+TEST_F(GrpcControlTest, AnOpenStreamDoesNotHoldUpAStop) {
+  start();
+  grpc::ClientContext context;
+  auto stream = stub_->ModelStreamInfer(&context);
+  inference::ModelStreamInferResponse response;
+  ASSERT_TRUE(stream->Write(good()));
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.infer_response().id(), "42");
+  server_->stop(std::chrono::hours(1));
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(GrpcControlTest, StopAnswersWhatIsInFlight) {
