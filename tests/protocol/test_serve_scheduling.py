@@ -7,7 +7,6 @@ import pytest
 import tiny_models
 import tritonclient.grpc as triton
 from serving import Answers, infer_affine, tensor
-from tritonclient.utils import InferenceServerException
 
 LONG_ROWS = 20000  # of the deep model: others queue up behind it
 
@@ -256,10 +255,8 @@ def test_policies_that_cannot_be_are_refused(repository, start):
         start(repository.path)
 
 
-def test_priority_of_the_wrong_kind(client):
-    with pytest.raises(InferenceServerException, match="'priority' is no whole number"):
-        client.infer(
-            "affine",
-            [tensor("x", np.zeros((1, 4), np.float32), "FP32")],
-            parameters={"priority": "high"},
-        )
+def test_priorities_of_a_model_without_levels_are_ignored(client):
+    x = np.ones((1, 4), np.float32)
+    for priority in (0, 1, 99):
+        answer = client.infer("affine", [tensor("x", x, "FP32")], priority=priority)
+        np.testing.assert_array_equal(answer.as_numpy("y"), 2 * x + 1)
