@@ -64,8 +64,10 @@ class RankFailure : public ::testing::Test {
     backends.push_back(
         std::make_unique<PlanBackend>(operators_.ops, backend_, nullptr, std::move(options)));
     auto loader = std::make_shared<BackendLoader>(std::move(backends), 100, make_silent_log());
-    repository_ = std::make_shared<ModelRepository>(RepositoryOptions{{folder_.path()}}, loader,
-                                                    make_silent_log());
+    RepositoryOptions repository;
+    repository.paths = {folder_.path()};
+    repository_ =
+        std::make_shared<ModelRepository>(std::move(repository), loader, make_silent_log());
     const Status status = repository_->start();
     ASSERT_TRUE(status.ok()) << status.message();
     service_ = std::make_unique<InferenceService>(repository_, ServiceOptions());
