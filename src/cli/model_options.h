@@ -35,7 +35,7 @@ struct ModelOptions {
   std::string attention_exchange = "auto";
   std::string precision = "keep";     // or bf16, fp16
   std::string io_precision = "keep";  // of inputs and outputs
-  int min_opset = 0;  // 0: the reader's own
+  int min_opset = 0;                  // 0: the reader's own
   bool use_annotations = true;
   bool hoist = true;
   bool fuse = true;

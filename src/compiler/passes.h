@@ -40,8 +40,8 @@ Status drop_head_repeats(Graph& graph, const CompileOptions& options);
 Status sink_transposes(Graph& graph, const CompileOptions& options);
 Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 
-// Where sequences are joined and one of them is all that is read in the end, the last layer works on
-// its rows alone.
+// Where sequences are joined and one of them is all that is read in the end, the last layer works
+// on its rows alone.
 Status drop_unread_rows(Graph& graph, const CompileOptions& options);
 
 // A product whose columns are cut apart becomes several products.

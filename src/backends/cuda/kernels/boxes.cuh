@@ -1,11 +1,10 @@
-// Copies boxes between several buffers, in words of WORD bytes. Every box has neighbouring blocks of
-// its own, as many as its share of the words, so that boxes that take a slow way do not wait for the
-// others.
-// p: BUFFERS buffers, then words: for each block its box, then the boxes, 20 words each: source
-// buffer, offset there, target buffer, offset there, words in all, words of a run, then by dimension
-// (4 of them, outermost first, of which the last DIMS are used): size, and after those the strides of
-// the source, and of the target; its first block, its number of blocks.
-// n: nothing. Buffers may lie on other cards: each thread has several words on their way at a time.
+// Copies boxes between several buffers, in words of WORD bytes. Every box has neighbouring blocks
+// of its own, as many as its share of the words, so that boxes that take a slow way do not wait for
+// the others. p: BUFFERS buffers, then words: for each block its box, then the boxes, 20 words
+// each: source buffer, offset there, target buffer, offset there, words in all, words of a run,
+// then by dimension (4 of them, outermost first, of which the last DIMS are used): size, and after
+// those the strides of the source, and of the target; its first block, its number of blocks. n:
+// nothing. Buffers may lie on other cards: each thread has several words on their way at a time.
 __device__ __forceinline__ void locate(const i64* box, index_t i, i64* from, i64* to) {
   index_t rest = DIMS == 0 ? 0 : i / (index_t)box[5];
   *from = *to = (i64)(i - rest * (index_t)box[5]);
