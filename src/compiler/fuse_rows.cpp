@@ -118,6 +118,7 @@ class GroupFinder {
     grow_forwards(&group);
     if (group.norm == nullptr) grow_backwards(&group);
     trim(&group);
+    drop_other_lengths(&group);
     if (!is_whole(group)) group = small;
     if (group.nodes.size() < 2 || !is_whole(group)) return;
     for (const Node* node : group.nodes) group_of_.emplace(node, groups_.size());
@@ -246,6 +247,41 @@ class GroupFinder {
     }
   }
 
+  bool leaves(const Value* output, const Group& group) const {
+    const auto& users = output->users();
+    return is_graph_output(graph_, output) ||
+           std::any_of(users.begin(), users.end(),
+                       [&](const Node* user) { return !group.nodes.contains(user); });
+  }
+
+  // A result whose rows have another length than the norm's is left outside, and with it all that
+  // reads it.
+  void drop_other_lengths(Group* group) const {
+    if (group->norm == nullptr) return;
+    const std::int64_t length = row_length(group->norm->output(), group->lead);
+    const auto is_other = [&](const Node* node) {
+      return std::any_of(node->outputs().begin(), node->outputs().end(), [&](const Value* output) {
+        return leaves(output, *group) && row_length(output, group->lead) != length;
+      });
+    };
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (const Node* node : in_order(*group)) {
+        if (node == group->norm || !is_other(node)) continue;
+        drop(*node, group);
+        changed = true;
+        break;
+      }
+    }
+  }
+
+  void drop(const Node& node, Group* group) const {
+    if (group->nodes.erase(&node) == 0) return;
+    for (const Value* output : node.outputs()) {
+      for (const Node* user : output->users()) drop(*user, group);
+    }
+  }
+
   // Rows of one length go in and come out, through few operands.
   bool is_whole(const Group& group) const {
     std::set<const Value*> inputs;
@@ -257,12 +293,7 @@ class GroupFinder {
         if (input != nullptr && !group.holds(input)) inputs.insert(input);
       }
       for (const Value* output : node->outputs()) {
-        const auto& users = output->users();
-        const bool leaves = is_graph_output(graph_, output) ||
-                            std::any_of(users.begin(), users.end(), [&](const Node* user) {
-                              return !group.nodes.contains(user);
-                            });
-        if (!leaves) continue;
+        if (!leaves(output, group)) continue;
         ++outputs;
         lengths.insert(row_length(output, group.lead));
       }
