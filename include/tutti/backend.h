@@ -142,8 +142,8 @@ typedef struct tutti_backend_api {
   uint64_t (*workspace_bytes)(tutti_kernel* kernel);
   /* Nonzero when the kernel never reads constant input i again. */
   int32_t (*consumes_constant)(tutti_kernel* kernel, uint64_t i);
-  /* Null for absent inputs. Asynchronous where the device is; the workspace has workspace_bytes,
-   * 64-byte aligned. */
+  /* Null for absent inputs. Asynchronous where the device is; the workspace has workspace_bytes, a
+   * multiple of 256 bytes from the start of an allocated buffer. */
   int (*run_kernel)(tutti_kernel* kernel, const void* const* inputs, uint64_t num_inputs,
                     void* const* outputs, uint64_t num_outputs, void* workspace,
                     tutti_error* error);

@@ -33,7 +33,9 @@ struct KernelSpec {
 struct KernelArgs {
   std::span<const void* const> inputs;  // null for absent inputs
   std::span<void* const> outputs;
-  void* workspace = nullptr;  // workspace_bytes() bytes, 64-byte aligned, content undefined
+  // workspace_bytes() bytes, content undefined. At a multiple of 256 bytes from the start of memory
+  // that the device allocated; that of the CPU starts at a multiple of 64.
+  void* workspace = nullptr;
 };
 
 // One node, ready to run any number of times on one rank. run() allocates nothing.

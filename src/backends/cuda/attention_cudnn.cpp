@@ -147,11 +147,10 @@ class WholeAttention final : public Attention {
                                            : 0)) {}
   std::string name() const override { return "cudnn"; }
   std::size_t workspace_bytes() const override {
-    return with_room(lengths_at_ +
-                     (helpers_.lengths.empty() ? 0 : static_cast<std::size_t>(batch_) * 8));
+    return lengths_at_ + (helpers_.lengths.empty() ? 0 : static_cast<std::size_t>(batch_) * 8);
   }
   Status run(const AttentionAddresses& at) override {
-    std::byte* const workspace = aligned(at.workspace);
+    auto* const workspace = static_cast<std::byte*>(at.workspace);
     Addresses to = addresses_of(at);
     if (!helpers_.bias.empty()) {
       to[CudnnAttention::kBias] = workspace + bias_at_;
@@ -191,11 +190,9 @@ class SplitAttention final : public Attention {
     v_offset_ = whole * p.v.token * static_cast<std::int64_t>(dtype_size(p.dtype));
   }
   std::string name() const override { return "cudnn and a tail"; }
-  std::size_t workspace_bytes() const override {
-    return with_room(statistics_at_ + statistics_bytes_);
-  }
+  std::size_t workspace_bytes() const override { return statistics_at_ + statistics_bytes_; }
   Status run(const AttentionAddresses& at) override {
-    std::byte* const workspace = aligned(at.workspace);
+    auto* const workspace = static_cast<std::byte*>(at.workspace);
     void* statistics = workspace + statistics_at_;
     Addresses to = addresses_of(at);
     to[CudnnAttention::kStatistics] = statistics;

@@ -39,15 +39,6 @@ cublasLtEpilogue_t epilogue_of(const BlasShape& shape) {
   return shape.has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The library refuses a workspace that is aligned to a cache line only, as arenas are.
-constexpr std::uintptr_t kWorkspaceAlignment = 256;
-
-void* aligned(void* workspace) {
-  const auto at = reinterpret_cast<std::uintptr_t>(workspace);
-  const std::uintptr_t up = (at + kWorkspaceAlignment - 1) & ~(kWorkspaceAlignment - 1);
-  return reinterpret_cast<void*>(up);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Blas>> Blas::create(int device) {
@@ -75,7 +66,6 @@ Result<std::unique_ptr<Blas>> Blas::create(int device) {
   cudaDeviceProp properties{};
   TUTTI_CUDA(cudaGetDeviceProperties(&properties, device));
   blas->card_ = str_cat(properties.name, " ", properties.multiProcessorCount);
-  blas->cache_ = DiskCache::find();
   return blas;
 }
 
@@ -227,7 +217,7 @@ Status BlasProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, const BlasAd
   }
   return blas_.check(blas_.f_.matmul(blas_.handle_, desc_, alpha, at.b, b_, at.a, a_, scale,
                                      shape_.has_residual ? at.residual : at.c, c_, at.c, c_,
-                                     &algorithm, aligned(at.workspace), workspace_, stream_),
+                                     &algorithm, at.workspace, workspace_, stream_),
                      "cublasLtMatmul");
 }
 
@@ -281,10 +271,6 @@ Status BlasProduct::measure(const BlasAddresses& at) {
   blas_.cache_.write(blas_.key_of(shape_), "product",
                      std::string(reinterpret_cast<const char*>(&choice), sizeof choice));
   return {};
-}
-
-std::size_t BlasProduct::workspace_bytes() const {
-  return workspace_ == 0 ? 0 : workspace_ + kWorkspaceAlignment;
 }
 
 // Under the library's lock, so that two ranks do not time at once.

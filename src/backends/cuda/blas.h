@@ -109,7 +109,7 @@ class BlasProduct {
   BlasProduct(const BlasProduct&) = delete;
   BlasProduct& operator=(const BlasProduct&) = delete;
 
-  std::size_t workspace_bytes() const;  // with room to align it
+  std::size_t workspace_bytes() const { return workspace_; }
   Status run(const BlasAddresses& at);
 
  private:

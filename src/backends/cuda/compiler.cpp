@@ -39,7 +39,6 @@ Result<std::unique_ptr<KernelCompiler>> KernelCompiler::create() {
   TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetProgramLog", &f.log));
   TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetErrorString", &f.error_string));
   f.version(&compiler->major_, &compiler->minor_);
-  compiler->cache_ = DiskCache::find();
   return compiler;
 }
 
@@ -58,16 +57,15 @@ Hash128 KernelCompiler::key_of(const std::string& text, int arch) const {
   return hasher.digest();
 }
 
-Result<std::string> KernelCompiler::run_compiler(const std::string& text,
-                                                 const KernelSource& source, int arch) {
-  const std::string& entry = source.entry;
+Result<std::string> KernelCompiler::run_compiler(const std::string& text, const std::string& entry,
+                                                 int arch) {
   nvrtcProgram program = nullptr;
   const std::string name = entry + ".cu";
   nvrtcResult result = nvrtc_.create(&program, text.c_str(), name.c_str(), 0, nullptr, nullptr);
   if (result != NVRTC_SUCCESS) {
     return internal_error("cuda: nvrtc: ", nvrtc_.error_string(result));
   }
-  const std::string target = str_cat("--gpu-architecture=sm_", arch, source.arch_suffix);
+  const std::string target = str_cat("--gpu-architecture=sm_", arch);
   const char* options[] = {target.c_str(), "--std=c++17", "-lineinfo"};
   result = nvrtc_.compile(program, 3, options);
   std::string out;
@@ -99,7 +97,7 @@ Result<std::shared_ptr<const std::string>> KernelCompiler::compile(const KernelS
   std::string code = cache_.read(key, "cubin");
   const bool is_cached = !code.empty();
   if (!is_cached) {
-    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source, arch));
+    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source.entry, arch));
     cache_.write(key, "cubin", code);
   }
   const std::lock_guard lock(mutex_);

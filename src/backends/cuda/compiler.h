@@ -24,8 +24,6 @@ struct KernelSource {
   std::vector<std::pair<std::string, std::string>> defines;
   std::vector<std::string_view> files;  // after prelude.cuh, which is always first
   std::string code;
-  // "a": instructions that only this very architecture has.
-  std::string arch_suffix = "";
 
   std::string text() const;
 };
@@ -64,7 +62,7 @@ class KernelCompiler {
 
   KernelCompiler() = default;
   Hash128 key_of(const std::string& text, int arch) const;
-  Result<std::string> run_compiler(const std::string& text, const KernelSource& source, int arch);
+  Result<std::string> run_compiler(const std::string& text, const std::string& entry, int arch);
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions nvrtc_;

@@ -159,10 +159,10 @@ class CudnnConvolutionWay final : public Convolution {
     end_ = w_at_ + (is_turned_here ? aligned(bytes_of(p.dtype, p.w)) : 0);
   }
   std::string name() const override { return recipe_.prefix() + plan_->name(); }
-  std::size_t workspace_bytes() const override { return with_room(end_); }
+  std::size_t workspace_bytes() const override { return end_; }
 
   Status run(const ConvolutionAddresses& at) override {
-    std::byte* const workspace = aligned(at.workspace);
+    auto* const workspace = static_cast<std::byte*>(at.workspace);
     std::array<void*, 4> to{};
     to[CudnnConvolution::kX] = const_cast<void*>(at.x);
     to[CudnnConvolution::kW] = const_cast<void*>(at.w);

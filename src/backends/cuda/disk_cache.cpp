@@ -29,11 +29,7 @@ std::string cache_folder() {
   return "";
 }
 
-DiskCache DiskCache::find() {
-  DiskCache cache;
-  cache.folder_ = cache_folder();
-  return cache;
-}
+DiskCache::DiskCache(std::string folder) : folder_(std::move(folder)) {}
 
 std::string DiskCache::path_of(const Hash128& key, const std::string& kind) const {
   return str_cat(folder_, "/", key.to_hex(), ".", kind);

@@ -13,7 +13,7 @@ std::string cache_folder();
 
 class DiskCache {
  public:
-  static DiskCache find();  // of the environment
+  explicit DiskCache(std::string folder = cache_folder());  // empty: keeps nothing
 
   // Empty when there is none. `kind` is the file's ending: "cubin".
   std::string read(const Hash128& key, const std::string& kind) const;
@@ -22,7 +22,7 @@ class DiskCache {
 
  private:
   std::string path_of(const Hash128& key, const std::string& kind) const;
-  std::string folder_;  // empty: none
+  std::string folder_;
 };
 
 }  // namespace tutti::cuda

@@ -1,13 +1,9 @@
 #include "backends/cuda/tuner.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "backends/cuda/memory.h"
-#include "base/atomic_file.h"
 #include "base/hash.h"
 
 namespace tutti::cuda {
@@ -26,27 +22,17 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 }  // namespace
 
 Tuner::Tuner(std::string folder, std::string machine, int device)
-    : folder_(std::move(folder)), machine_(std::move(machine)), device_(device) {}
+    : cache_(std::move(folder)), machine_(std::move(machine)), device_(device) {}
 
-std::string Tuner::file_of(const std::string& key) const {
-  if (folder_.empty()) return "";
-  const std::string text = str_cat(machine_, "\n", key);
-  return str_cat(folder_, "/", hash_bytes(bytes_of(text)).to_hex(), ".choice");
+Hash128 Tuner::hash_of(const std::string& key) const {
+  return hash_bytes(bytes_of(str_cat(machine_, "\n", key)));
 }
 
-// A file: the machine, the key and the name, a line each.
 std::string Tuner::find(const std::string& key) {
   const auto known = choices_.find(key);
   if (known != choices_.end()) return known->second;
-  std::ifstream file(file_of(key));
-  std::string machine;
-  std::string kept;
-  std::string name;
-  if (!std::getline(file, machine) || !std::getline(file, kept) || !std::getline(file, name)) {
-    return "";
-  }
-  if (machine != machine_ || kept != key) return "";
-  choices_.emplace(key, name);
+  std::string name = cache_.read(hash_of(key), "choice");
+  if (!name.empty()) choices_.emplace(key, name);
   return name;
 }
 
@@ -55,17 +41,9 @@ std::string Tuner::known(const std::string& key) {
   return find(key);
 }
 
-// What cannot be kept is measured again next time.
 void Tuner::keep(const std::string& key, const std::string& name) {
   choices_[key] = name;
-  const std::string path = file_of(key);
-  if (path.empty()) return;
-  std::error_code ignored;
-  std::filesystem::create_directories(folder_, ignored);
-  auto file = AtomicFile::create(path);
-  if (!file.ok()) return;
-  if (!(*file)->write(bytes_of(str_cat(machine_, "\n", key, "\n", name, "\n"))).ok()) return;
-  (void)(*file)->commit();
+  cache_.write(hash_of(key), "choice", name);
 }
 
 // Seconds of one of `runs` runs.
