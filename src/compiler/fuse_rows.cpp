@@ -31,6 +31,14 @@ struct Group {
   }
 };
 
+// Something outside of the group reads it.
+bool leaves(const Graph& graph, const Value* output, const Group& group) {
+  const auto& users = output->users();
+  return is_graph_output(graph, output) ||
+         std::any_of(users.begin(), users.end(),
+                     [&](const Node* user) { return !group.nodes.contains(user); });
+}
+
 // Elements of a row of a value with these leading dimensions; 0 where it has others, or sizes that
 // are only known later.
 std::int64_t row_length(const Value* value, const Shape& lead) {
@@ -163,12 +171,8 @@ class GroupFinder {
   }
 
   bool is_read_inside(const Node& node, const Group& group) const {
-    return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
-      const auto& users = output->users();
-      return !is_graph_output(graph_, output) &&
-             std::all_of(users.begin(), users.end(),
-                         [&](const Node* user) { return group.nodes.contains(user); });
-    });
+    return std::none_of(node.outputs().begin(), node.outputs().end(),
+                        [&](const Value* output) { return leaves(graph_, output, group); });
   }
 
   void grow_forwards(Group* group) const {
@@ -247,13 +251,6 @@ class GroupFinder {
     }
   }
 
-  bool leaves(const Value* output, const Group& group) const {
-    const auto& users = output->users();
-    return is_graph_output(graph_, output) ||
-           std::any_of(users.begin(), users.end(),
-                       [&](const Node* user) { return !group.nodes.contains(user); });
-  }
-
   // A result whose rows have another length than the norm's is left outside, and with it all that
   // reads it.
   void drop_other_lengths(Group* group) const {
@@ -261,7 +258,7 @@ class GroupFinder {
     const std::int64_t length = row_length(group->norm->output(), group->lead);
     const auto is_other = [&](const Node* node) {
       return std::any_of(node->outputs().begin(), node->outputs().end(), [&](const Value* output) {
-        return leaves(output, *group) && row_length(output, group->lead) != length;
+        return leaves(graph_, output, *group) && row_length(output, group->lead) != length;
       });
     };
     for (bool changed = true; changed;) {
@@ -293,7 +290,7 @@ class GroupFinder {
         if (input != nullptr && !group.holds(input)) inputs.insert(input);
       }
       for (const Value* output : node->outputs()) {
-        if (!leaves(output, group)) continue;
+        if (!leaves(graph_, output, group)) continue;
         ++outputs;
         lengths.insert(row_length(output, group.lead));
       }
@@ -337,10 +334,7 @@ Status build(Graph& graph, const CompileOptions& options, const Group& group) {
     for (std::size_t i = 0; i < types.size(); ++i) {
       Value* output = node->output(i);
       twins[output] = twin->output(i);
-      const auto& users = output->users();
-      if (is_graph_output(graph, output) ||
-          std::any_of(users.begin(), users.end(),
-                      [&](const Node* user) { return !group.nodes.contains(user); })) {
+      if (leaves(graph, output, group)) {
         results.push_back(output);
         body->add_output(twin->output(i));
       }
