@@ -191,6 +191,27 @@ Result<Axes> axes_from(const LoweringContext& context, std::string_view name, st
   return normalized_axes(axes, rank);
 }
 
+Status check_body(const Node& node, int num_outputs, bool is_of_scalars) {
+  const std::shared_ptr<const Graph> body = node.attr_graph("body");
+  if (body->inputs().size() != node.inputs().size()) {
+    return invalid_argument("the body has ", body->inputs().size(), " inputs; expected ",
+                            node.inputs().size());
+  }
+  if (body->outputs().size() != static_cast<std::size_t>(num_outputs)) {
+    return invalid_argument("the body has ", body->outputs().size(), " outputs; expected ",
+                            num_outputs);
+  }
+  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
+    TensorType expected = node.input(i)->type();
+    if (is_of_scalars) expected.shape.clear();
+    if (body->inputs()[i]->type() != expected) {
+      return invalid_argument("input ", i, " of the body is ", body->inputs()[i]->type(),
+                              "; expected ", expected);
+    }
+  }
+  return {};
+}
+
 Value* scalar_like(LoweringContext& context, const Value* value, double number) {
   return value == nullptr ? nullptr : context.b.scalar(value->dtype(), number);
 }

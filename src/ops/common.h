@@ -34,6 +34,9 @@ Status check_axes(const Axes& axes, std::size_t rank);
 Status check_same_dtypes(const Node& node);
 Status check_floating(const Value& value, std::string_view what);
 Status check_integers(const Value& value, std::string_view what);  // i32 or i64
+// The graph in attribute "body" has an input of the operand's type for each operand (of scalars:
+// one of its elements), and so many outputs.
+Status check_body(const Node& node, int num_outputs, bool is_of_scalars);
 // Both constant and different; sizes that may be equal pass.
 bool surely_differ(const Dim& a, const Dim& b);
 

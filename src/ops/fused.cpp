@@ -10,20 +10,7 @@ namespace {
 // The body has an input of the operand's type for each operand, and nodes of ordinary operators.
 Result<std::vector<TensorType>> infer_fused(const Node& node, int num_outputs) {
   const std::shared_ptr<const Graph> body = node.attr_graph("body");
-  if (body->inputs().size() != node.inputs().size()) {
-    return invalid_argument("the body has ", body->inputs().size(), " inputs; expected ",
-                            node.inputs().size());
-  }
-  if (body->outputs().size() != static_cast<std::size_t>(num_outputs)) {
-    return invalid_argument("the body has ", body->outputs().size(), " outputs; expected ",
-                            num_outputs);
-  }
-  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
-    if (body->inputs()[i]->type() != node.input(i)->type()) {
-      return invalid_argument("input ", i, " of the body is ", body->inputs()[i]->type(),
-                              "; expected ", node.input(i)->type());
-    }
-  }
+  TUTTI_RETURN_IF_ERROR(check_body(node, num_outputs, /*is_of_scalars=*/false));
   if (!body->constants().empty()) {
     return invalid_argument("the body holds the constant '", body->constants()[0]->name(),
                             "'; expected an operand");

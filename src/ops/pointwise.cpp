@@ -116,21 +116,7 @@ Result<std::vector<TensorType>> infer_gelu(const Node& node, int) {
 // A fused region. The body has a scalar input for each operand, and computes scalars.
 Result<std::vector<TensorType>> infer_region(const Node& node, int num_outputs) {
   const std::shared_ptr<const Graph> body = node.attr_graph("body");
-  if (body->inputs().size() != node.inputs().size()) {
-    return invalid_argument("the body has ", body->inputs().size(), " inputs; expected ",
-                            node.inputs().size());
-  }
-  if (body->outputs().size() != static_cast<std::size_t>(num_outputs)) {
-    return invalid_argument("the body has ", body->outputs().size(), " outputs; expected ",
-                            num_outputs);
-  }
-  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
-    const TensorType expected{node.input(i)->dtype(), {}};
-    if (body->inputs()[i]->type() != expected) {
-      return invalid_argument("input ", i, " of the body is ", body->inputs()[i]->type(),
-                              "; expected ", expected);
-    }
-  }
+  TUTTI_RETURN_IF_ERROR(check_body(node, num_outputs, /*is_of_scalars=*/true));
   for (const auto& inner : body->nodes()) {
     if (!inner->op().is_pointwise || inner->has_attribute("body")) {
       return invalid_argument("the body holds ", inner->describe(), ", which is not pointwise");
