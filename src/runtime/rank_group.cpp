@@ -96,6 +96,7 @@ GroupState RankGroup::state() const {
 void RankGroup::apply_locked(GroupEvent event) {
   if (const std::optional<GroupState> next = next_state(state_, event)) state_ = *next;
   changed_.notify_all();
+  if (state_ == GroupState::kFailed || state_ == GroupState::kStopped) broken_.notify_one();
 }
 
 // Waits for the group to be idle and makes it running.
@@ -107,7 +108,7 @@ Result<std::shared_ptr<Crew>> RankGroup::acquire(const RunOptions& options) {
   std::unique_lock lock(mutex_);
   if (state_ == GroupState::kFailed && !rebuild_error_.ok()) {
     is_retry_wanted_ = true;
-    changed_.notify_all();
+    broken_.notify_one();
   }
   const auto is_over = [&] {
     return state_ == GroupState::kIdle || state_ == GroupState::kStopped ||
@@ -145,8 +146,7 @@ Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& 
     job->prologue_slot = place.slot;
     job->runs_prologue = !place.is_filled;
   }
-  crew->start(job);
-  const Status status = crew->wait(options.deadline, options.cancel);
+  const Status status = crew->run(job, options.deadline, options.cancel);
   if (status.ok() && job->runs_prologue) prologue_cache_.commit(job->prologue_slot);
   release(crew, status);
   return status;
@@ -242,7 +242,7 @@ Status RankGroup::prepare(std::vector<TensorDesc> inputs, const RunOptions& opti
 void RankGroup::keep() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] {
+    broken_.wait(lock, [&] {
       return state_ == GroupState::kStopped ||
              (state_ == GroupState::kFailed && (rebuild_error_.ok() || is_retry_wanted_));
     });
