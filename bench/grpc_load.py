@@ -60,7 +60,7 @@ def load(client, server, port, connections, seconds, rate):
     )
     report = json.loads(done.stdout)
     # The warm-up of a second is in the server's time, too.
-    sent = report["rate"] * (report["seconds"] + 1)
+    sent = max(report["rate"], 1) * (report["seconds"] + 1)
     return report | {"cpu_us": 1e6 * (cpu_seconds(server.process) - before) / sent}
 
 
@@ -94,7 +94,8 @@ def main():
             for side, runs in turns.items():
                 print(
                     f"{kind}: {side}: {median(runs, 'rate'):,.0f} requests/s, p50 {median(runs, 'p50_us'):,.0f} us, "
-                    f"p99 {median(runs, 'p99_us'):,.0f} us, {median(runs, 'cpu_us'):.1f} us of server CPU a request"
+                    f"p99 {median(runs, 'p99_us'):,.0f} us, {median(runs, 'cpu_us'):.1f} us of server CPU a request, "
+                    f"{sum(run['failures'] for run in runs)} failures"
                 )
                 sys.stdout.flush()
         assert tutti.stop() == 0, tutti.log.read_text()
@@ -109,7 +110,7 @@ def main():
     }  # fmt: skip
     for kind, turns in results.items():
         for side, runs in turns.items():
-            keys = ("rate", "p50_us", "p99_us", "cpu_us")
+            keys = ("rate", "p50_us", "p99_us", "cpu_us", "failures")
             report[f"{kind}_{side}"] = {key: round(median(runs, key), 1) for key in keys}
     reports = ROOT / "build/reports"
     reports.mkdir(parents=True, exist_ok=True)

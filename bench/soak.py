@@ -26,11 +26,10 @@ import tritonclient.http
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests/protocol"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/protocol"))
 import tiny_models
 from raw_http import Connection, ask
-from serving import Server, compile_model, tensor
+from serving import ROOT, Server, compile_model, tensor
 
 LARGEST = 4096
 DEEP_ROWS = 256

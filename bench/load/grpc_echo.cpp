@@ -1,5 +1,5 @@
-// The least that a gRPC server in C++ can do with ModelInfer: gives raw inputs back as outputs. What the server is
-// compared with (bench/grpc_load.py).
+// The least that a gRPC server in C++ can do with ModelInfer: gives raw inputs back as outputs.
+// What the server is compared with (bench/grpc_load.py).
 //
 //   grpc_echo    prints the port that it took; ends with its standard input
 #include <grpc_service.grpc.pb.h>

