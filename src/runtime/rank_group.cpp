@@ -133,9 +133,14 @@ Result<std::shared_ptr<Crew>> RankGroup::acquire(const RunOptions& options) {
 }
 
 void RankGroup::release(const std::shared_ptr<Crew>& crew, const Status& status) {
-  if (!status.ok()) crew->wait_until_out(after(std::min(kSettle, options_.stall_grace)));
+  bool is_sound = status.ok();
+  if (!is_sound) {
+    // Cancelled, too late or refused, and all ranks are fine: nobody has to hear of a failed group.
+    const bool is_out = crew->wait_until_out(after(std::min(kSettle, options_.stall_grace)));
+    is_sound = is_out && !crew->is_damaged() && crew->renew().ok();
+  }
   const std::lock_guard lock(mutex_);
-  apply_locked(status.ok() ? GroupEvent::kFinish : GroupEvent::kFail);
+  apply_locked(is_sound ? GroupEvent::kFinish : GroupEvent::kFail);
 }
 
 Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& options,
