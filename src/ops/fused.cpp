@@ -1,8 +1,9 @@
-// Fused: nodes that a backend may run as one kernel.
+// Fused: nodes that a backend may run as one kernel. PipelinedAttention: nodes that it may overlap.
 #include <algorithm>
 
 #include "ops/common.h"
 #include "ops/families.h"
+#include "ops/pipelined_attention.h"
 
 namespace tutti {
 namespace {
@@ -16,7 +17,7 @@ Result<std::vector<TensorType>> infer_fused(const Node& node, int num_outputs) {
                             "'; expected an operand");
   }
   for (const auto& inner : body->nodes()) {
-    if (inner->op().is_exchange || inner->type() == node.type()) {
+    if ((inner->op().is_exchange && !node.op().is_exchange) || inner->type() == node.type()) {
       return invalid_argument("the body holds ", inner->describe(), ", which cannot be fused");
     }
   }
@@ -42,18 +43,32 @@ Dim fused_flops(const Node& node) {
   return total;
 }
 
+OpDef op_of_nodes(const char* type) {
+  OpDef def;
+  def.type = type;
+  def.domain = "ai.tutti";
+  def.max_inputs = kVariadic;
+  def.num_outputs = kVariadic;
+  def.attributes = {{"body", AttributeKind::kGraph, true}};
+  def.infer = infer_fused;
+  def.flops = fused_flops;
+  return def;
+}
+
 }  // namespace
 
+const OpDef& pipelined_attention_op() {
+  static const OpDef op = [] {
+    OpDef def = op_of_nodes("PipelinedAttention");
+    def.is_exchange = true;
+    return def;
+  }();
+  return op;
+}
+
 void register_fused_ops(OpRegistry* ops) {
-  OpDef fused;
-  fused.type = "Fused";
-  fused.domain = "ai.tutti";
-  fused.max_inputs = kVariadic;
-  fused.num_outputs = kVariadic;
-  fused.attributes = {{"body", AttributeKind::kGraph, true}};
-  fused.infer = infer_fused;
-  fused.flops = fused_flops;
-  ops->add(std::move(fused));
+  ops->add(op_of_nodes("Fused"));
+  ops->add(pipelined_attention_op());
 }
 
 }  // namespace tutti

@@ -57,10 +57,10 @@ Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap s
   std::size_t most_outputs = 0;
   for (Step& step : program->steps_) {
     step.first_operand = program->operands_.size();
-    for (const Value* input : step.node->inputs()) {
+    for (const Value* input : step.inputs) {
       program->operands_.push_back(input == nullptr ? -1 : program->map_.slot_of.at(input));
     }
-    for (const Value* output : step.node->outputs()) {
+    for (const Value* output : step.outputs) {
       program->operands_.push_back(program->map_.slot_of.at(output));
     }
     most_inputs = std::max(most_inputs, step.num_inputs);
@@ -75,39 +75,73 @@ Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap s
   return program;
 }
 
-Status Program::make_kernels(const std::unordered_map<const Value*, TensorDesc>& descriptions,
-                             std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
+Status Program::make_step(Step step, std::size_t position, const Descriptions& descriptions,
+                          std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
+  Spec spec;
+  for (const Value* input : step.inputs) {
+    spec.inputs.push_back(input == nullptr ? TensorDesc() : descriptions.at(input));
+  }
+  for (const Value* output : step.outputs) spec.outputs.push_back(descriptions.at(output));
+  if (is_idle(*step.node, spec.outputs)) return {};
+  for (const Value* input : step.inputs) {
+    TUTTI_ASSIGN_OR_RETURN(const Tensor* constant, constant_of(input));
+    spec.constants.push_back(constant);
+  }
+  specs_.push_back(std::move(spec));
+  const Spec& kept = specs_.back();
+  TUTTI_ASSIGN_OR_RETURN(step.kernel, device_.make_kernel({*step.node, kept.inputs, kept.outputs,
+                                                           kept.constants, symbols_}));
+  (*workspaces)[position] = step.kernel->workspace_bytes();
+  step.has_workspace = step.kernel->workspace_bytes() > 0;
+  step.is_exchange = step.node->op().is_exchange;
+  step.num_inputs = step.inputs.size();
+  step.num_outputs = step.outputs.size();
+  step.position = position;
+  step.op_row = row_of(step.node->type(), op_rows);
+  steps_.push_back(std::move(step));
+  return {};
+}
+
+// Those that the device takes. It says the same on every rank.
+Status Program::make_pipelines(const Descriptions& descriptions,
+                               std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
+  if (device_.is_host_memory()) return {};
+  for (Pipeline& pipeline : find_pipelines(graph_)) {
+    Step step;
+    step.node = &pipeline.node();
+    step.inputs = pipeline.inputs;
+    step.outputs = pipeline.outputs;
+    const Status status =
+        make_step(std::move(step), pipeline.first, descriptions, workspaces, op_rows);
+    if (status.code() == StatusCode::kUnimplemented) {
+      specs_.pop_back();
+      continue;
+    }
+    TUTTI_RETURN_IF_ERROR(status);
+    storage_.joined.emplace_back(pipeline.first, pipeline.last);
+    pipelines_.push_back(std::move(pipeline));
+  }
+  return {};
+}
+
+Status Program::make_kernels(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
+                             RankProfile* op_rows) {
+  TUTTI_RETURN_IF_ERROR(make_pipelines(descriptions, workspaces, op_rows));
   std::size_t position = 0;
+  auto joined = storage_.joined.begin();
   for (const auto& node : graph_.nodes()) {
     const std::size_t at = position++;
+    if (joined != storage_.joined.end() && at == joined->second) ++joined;
+    if (joined != storage_.joined.end() && at >= joined->first) continue;
     if (node->op().is_view || cuts_constant(*node) || cuts_input(*node, graph_, storage_)) continue;
-    Spec spec;
-    for (const Value* input : node->inputs()) {
-      spec.inputs.push_back(input == nullptr ? TensorDesc() : descriptions.at(input));
-    }
-    for (const Value* output : node->outputs()) spec.outputs.push_back(descriptions.at(output));
-    if (is_idle(*node, spec.outputs)) continue;
-    for (const Value* input : node->inputs()) {
-      TUTTI_ASSIGN_OR_RETURN(const Tensor* constant, constant_of(input));
-      spec.constants.push_back(constant);
-    }
-    specs_.push_back(std::move(spec));
-    const Spec& kept = specs_.back();
-    TUTTI_ASSIGN_OR_RETURN(
-        std::unique_ptr<Kernel> kernel,
-        device_.make_kernel({*node, kept.inputs, kept.outputs, kept.constants, symbols_}));
-    (*workspaces)[at] = kernel->workspace_bytes();
     Step step;
     step.node = node.get();
-    step.has_workspace = kernel->workspace_bytes() > 0;
-    step.kernel = std::move(kernel);
-    step.is_exchange = node->op().is_exchange;
-    step.num_inputs = node->inputs().size();
-    step.num_outputs = node->outputs().size();
-    step.position = at;
-    step.op_row = row_of(node->type(), op_rows);
-    steps_.push_back(std::move(step));
+    step.inputs.assign(node->inputs().begin(), node->inputs().end());
+    step.outputs.assign(node->outputs().begin(), node->outputs().end());
+    TUTTI_RETURN_IF_ERROR(make_step(std::move(step), at, descriptions, workspaces, op_rows));
   }
+  std::stable_sort(steps_.begin(), steps_.end(),
+                   [](const Step& a, const Step& b) { return a.position < b.position; });
   return {};
 }
 

@@ -9,6 +9,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/hooks.h"
+#include "runtime/pipelines.h"
 #include "runtime/profile.h"
 #include "runtime/rank_constants.h"
 #include "runtime/storage.h"
@@ -55,7 +56,9 @@ class Program {
 
  private:
   struct Step {
-    const Node* node = nullptr;
+    const Node* node = nullptr;  // of the graph, or of a pipeline
+    std::vector<const Value*> inputs;
+    std::vector<const Value*> outputs;
     std::unique_ptr<Kernel> kernel;
     std::size_t first_operand = 0;  // into operands_: inputs, then outputs
     std::size_t num_inputs = 0;
@@ -95,8 +98,14 @@ class Program {
   // Null where the value is no constant of this rank.
   Result<const Tensor*> constant_of(const Value* value);
 
-  Status make_kernels(const std::unordered_map<const Value*, TensorDesc>& descriptions,
-                      std::vector<std::size_t>* workspaces, RankProfile* op_rows);
+  using Descriptions = std::unordered_map<const Value*, TensorDesc>;
+  Status make_kernels(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
+                      RankProfile* op_rows);
+  Status make_pipelines(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
+                        RankProfile* op_rows);
+  // The step's kernel; `position` is that of the node, or of a pipeline's first.
+  Status make_step(Step step, std::size_t position, const Descriptions& descriptions,
+                   std::vector<std::size_t>* workspaces, RankProfile* op_rows);
   Status place_constants();
   void find_stretches();
   Status find_entries();
@@ -121,6 +130,7 @@ class Program {
   RankConstants* constants_;
   // What kernels were made from; afterwards only what they go on reading.
   std::unordered_map<const Value*, std::shared_ptr<const Tensor>> held_;
+  std::vector<Pipeline> pipelines_;  // those that the device runs as one
   StorageMap map_;
   StorageOptions storage_;
   std::deque<Spec> specs_;

@@ -10,13 +10,26 @@ namespace tutti {
 namespace {
 
 // Collects slots and, for those in the arena, when they are needed. Time 0 is before the first
-// node, node i runs at time i + 1, and outputs are read at the time after the last node.
+// node, node i runs at time i + 1 (joined nodes at that of the first), and outputs are read at the
+// time after the last node.
 class StoragePlanner {
  public:
   StoragePlanner(const Graph& graph, std::unordered_map<const Value*, TensorDesc> descriptions,
                  const StorageOptions& options)
       : graph_(graph), options_(options), end_(static_cast<int>(graph.nodes().size()) + 1) {
     map_.desc_of = std::move(descriptions);
+    for (const auto& node : graph_.nodes()) {
+      time_of_.emplace(node.get(), static_cast<int>(times_.size()) + 1);
+      times_.push_back(static_cast<int>(times_.size()) + 1);
+    }
+    std::vector<const Node*> nodes;
+    for (const auto& node : graph_.nodes()) nodes.push_back(node.get());
+    for (const auto& [first, last] : options_.joined) {
+      for (std::size_t i = first; i < last; ++i) {
+        times_[i] = time_of_[nodes[i]] = static_cast<int>(first) + 1;
+        is_joined_.insert(nodes[i]);
+      }
+    }
   }
 
   StorageMap plan(const std::vector<std::size_t>& workspaces) {
@@ -57,21 +70,33 @@ class StoragePlanner {
   }
 
   void add_nodes() {
-    int time = 0;
     for (const auto& node : graph_.nodes()) {
-      ++time;
+      const int time = time_of_.at(node.get());
       if (node->op().is_view) {
         map_.slot_of[node->output()] = map_.slot_of.at(node->input(0));
       } else if (cuts_constant(*node)) {
         add_constant(node->output());
       } else {
         const int since = cuts_input(*node, graph_, options_) ? 0 : time;
-        for (const Value* output : node->outputs()) add_slot(output, {}, since);
+        for (const Value* output : node->outputs()) {
+          add_slot(output, {}, since);
+          if (is_hidden(*output)) map_.slots.back().bytes = lifetimes_.back().bytes = 0;
+        }
       }
       for (const Value* input : node->inputs()) {
         if (input != nullptr) use(input, time);
       }
     }
+  }
+
+  // Whether only nodes read it that are joined with the one that writes it.
+  bool is_hidden(const Value& value) const {
+    if (!is_joined_.contains(value.producer())) return false;
+    const int time = time_of_.at(value.producer());
+    const auto& outputs = graph_.outputs();
+    return std::find(outputs.begin(), outputs.end(), &value) == outputs.end() &&
+           std::all_of(value.users().begin(), value.users().end(),
+                       [&](const Node* user) { return time_of_.at(user) == time; });
   }
 
   void use(const Value* value, int time) {
@@ -113,8 +138,7 @@ class StoragePlanner {
     map_.workspace_offsets.assign(workspaces.size(), 0);
     for (std::size_t i = 0; i < workspaces.size(); ++i) {
       if (workspaces[i] == 0) continue;
-      const int time = static_cast<int>(i) + 1;
-      buffers.push_back({workspaces[i], time, time});
+      buffers.push_back({workspaces[i], times_[i], times_[i]});
       offsets.push_back(&map_.workspace_offsets[i]);
     }
     const MemoryPlan memory = plan_memory(buffers);
@@ -125,6 +149,9 @@ class StoragePlanner {
   const Graph& graph_;
   const StorageOptions& options_;
   const int end_;
+  std::vector<int> times_;  // by node position
+  std::unordered_map<const Node*, int> time_of_;
+  std::set<const Node*> is_joined_;
   StorageMap map_;
   std::vector<BufferLifetime> lifetimes_;  // by slot
 };

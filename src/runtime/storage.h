@@ -2,6 +2,7 @@
 #pragma once
 
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -34,6 +35,9 @@ struct StorageOptions {
   std::vector<bool> input_is_cut = {};
   bool needs_outputs = true;     // false: this rank's outputs are nobody's concern
   bool outputs_in_place = true;  // nodes may write straight into the memory given for outputs
+  // Nodes [first, last) by position that run as one: what only they read has no memory, all else
+  // that they touch keeps it from the first to the last. Their workspace is that of the first.
+  std::vector<std::pair<std::size_t, std::size_t>> joined = {};
 };
 
 struct StorageMap {

@@ -14,6 +14,15 @@ Result<ExchangeWay> exchange_way() {
   return invalid_argument("TUTTI_CUDA_EXCHANGE is '", name, "', expected push, pull or nccl");
 }
 
+Result<Pipelining> pipelining() {
+  const char* given = std::getenv("TUTTI_CUDA_PIPELINE");
+  const std::string_view name = given == nullptr ? "" : given;
+  if (name.empty() || name == "auto") return Pipelining::kWherePays;
+  if (name == "on") return Pipelining::kAlways;
+  if (name == "off") return Pipelining::kNever;
+  return invalid_argument("TUTTI_CUDA_PIPELINE is '", name, "', expected auto, on or off");
+}
+
 }  // namespace
 
 CudaBackend::Reader::~Reader() {
@@ -24,6 +33,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::create() {
   std::unique_ptr<CudaBackend> backend(new CudaBackend);
   TUTTI_RETURN_IF_ERROR(backend->find_devices());
   TUTTI_ASSIGN_OR_RETURN(backend->exchange_way_, exchange_way());
+  TUTTI_ASSIGN_OR_RETURN(backend->pipelining_, pipelining());
   TUTTI_ASSIGN_OR_RETURN(backend->compiler_, KernelCompiler::create());
   TUTTI_RETURN_IF_ERROR(backend->open_libraries());
   return std::unique_ptr<Backend>(std::move(backend));
@@ -91,6 +101,7 @@ Result<std::unique_ptr<RankDevice>> CudaBackend::create_rank(const RankDeviceOpt
   services.weights = &weights_;
   services.captures = &captures_;
   services.exchange_way = exchange_way_;
+  services.pipelining = pipelining_;
   services.properties = device.properties;
   return CudaRankDevice::create(options, services);
 }

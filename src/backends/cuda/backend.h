@@ -49,6 +49,7 @@ class CudaBackend final : public Backend {
   std::string cudnn_;  // its version, or why there is none
   SharedCaptures captures_;
   ExchangeWay exchange_way_ = ExchangeWay::kPush;
+  Pipelining pipelining_ = Pipelining::kWherePays;
 };
 
 }  // namespace tutti::cuda

@@ -33,6 +33,7 @@ Status CudaRankDevice::set_up(const RankDeviceOptions& options, const DeviceServ
   context_.communicators = options.communicators;
   context_.axes = options.axes;
   context_.exchange_way = services.exchange_way;
+  context_.pipelining = services.pipelining;
   context_.recorder = &recorder_;
   group_ = options.group;
   weights_ = services.weights;

@@ -19,6 +19,7 @@ struct DeviceServices {
   Weights* weights = nullptr;
   SharedCaptures* captures = nullptr;
   ExchangeWay exchange_way = ExchangeWay::kPush;
+  Pipelining pipelining = Pipelining::kWherePays;
   cudaDeviceProp properties{};
 };
 

@@ -175,9 +175,10 @@ KernelResult make_all_gather(const KernelSpec& spec, RankContext& context) {
 }
 
 KernelResult make_all_to_all(const KernelSpec& spec, RankContext& context) {
-  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
-  TUTTI_ASSIGN_OR_RETURN(const auto operands, all_to_all_operands(spec));
-  return make_transfer(spec, context, communicator, operands);
+  TUTTI_ASSIGN_OR_RETURN(const AllToAllPlans all, all_to_all_plans(spec, context));
+  TUTTI_ASSIGN_OR_RETURN(Transfer transfer, Transfer::create(context, all.communicator, all.plans,
+                                                             all.operands.size()));
+  return transfer_kernel(std::move(transfer));
 }
 
 int op_number(const Node& node) {
@@ -319,6 +320,18 @@ Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankCon
   TUTTI_ASSIGN_OR_RETURN(Transfer transfer,
                          Transfer::create(context, communicator, plans, operands.size()));
   return std::unique_ptr<PieceGather>(std::make_unique<TransferGather>(std::move(transfer)));
+}
+
+Result<AllToAllPlans> all_to_all_plans(const KernelSpec& spec, const RankContext& context) {
+  AllToAllPlans all;
+  TUTTI_ASSIGN_OR_RETURN(all.communicator, communicator_of(spec.node, context));
+  TUTTI_ASSIGN_OR_RETURN(all.operands, all_to_all_operands(spec));
+  const int ranks = size_of(all.communicator);
+  TUTTI_ASSIGN_OR_RETURN(all.plans, plans_of_all(ranks, [&](int rank) {
+                           return make_transfer_plan(all.operands, ranks, rank);
+                         }));
+  TUTTI_RETURN_IF_ERROR(check_sizes(spec, all.operands, ranks, rank_of(all.communicator)));
+  return all;
 }
 
 void register_exchange_kernels(KernelTable* table) {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "backends/cuda/rank_context.h"
+#include "comm/transfer_plan.h"
 #include "runtime/backend.h"
 
 namespace tutti::cuda {
@@ -21,5 +22,13 @@ class PieceGather {
 Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankContext& context,
                                                        std::span<const TensorDesc> pieces, int dim,
                                                        std::int64_t size);
+
+// What the AllToAll node of `spec` moves, by rank, and between whom; null for one rank.
+struct AllToAllPlans {
+  std::shared_ptr<Communicator> communicator;
+  std::vector<TransferOperand> operands;
+  std::vector<TransferPlan> plans;
+};
+Result<AllToAllPlans> all_to_all_plans(const KernelSpec& spec, const RankContext& context);
 
 }  // namespace tutti::cuda

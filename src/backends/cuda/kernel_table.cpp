@@ -18,6 +18,7 @@ const KernelTable& kernel_table() {
     register_resize_kernels(&all);
     register_attention_kernels(&all);
     register_exchange_kernels(&all);
+    register_pipelined_attention(&all);
     register_fused_kernels(&all);
     return all;
   }();

@@ -28,6 +28,9 @@ enum class ExchangeWay {
   kNccl,  // packed, through NCCL
 };
 
+// Whether exchanges overlap with the attention between them.
+enum class Pipelining { kWherePays, kAlways, kNever };
+
 // Where kernels report indexes out of range: 4 words of device memory (kernels/prelude.cuh).
 struct FaultWords {
   std::uint64_t count = 0;
@@ -42,7 +45,12 @@ struct ExchangeEvents {
   std::unique_ptr<Event> taken;
 };
 
+struct Lanes;
+
 struct RankContext {
+  RankContext();
+  ~RankContext();
+
   int device = 0;
   int rank = 0;
   int arch = 90;  // compute capability, 10 * major + minor
@@ -62,6 +70,7 @@ struct RankContext {
   std::vector<std::string> axes;                             // names, by mesh axis
   ExchangeEvents events;
   ExchangeWay exchange_way = ExchangeWay::kPush;
+  Pipelining pipelining = Pipelining::kWherePays;
   Recorder* recorder = nullptr;      // null when dry
   std::vector<int> reached_devices;  // whose memory this one can address
   // kNccl: by communicator along an axis, and the buffer of exchanges, as large as the latest
@@ -69,6 +78,7 @@ struct RankContext {
   std::map<const Communicator*, std::shared_ptr<NcclComm>> nccl;
   std::shared_ptr<DeviceMemory> packed;
   Staging* staging = nullptr;
+  std::unique_ptr<Lanes> lanes;  // see lanes.h
 
   // A number under which a kernel reports faults in messages that begin with `name`.
   std::int64_t add_fault_source(std::string name) {
