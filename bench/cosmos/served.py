@@ -152,27 +152,34 @@ def in_flight(calls, runs):
     return (time.perf_counter() - begin) / (runs * len(calls))
 
 
-def forward_seconds(stub, model):
-    """What the server says that an execution took, on average so far."""
+def executed(stub, model):
+    """How many forwards the ranks ran so far, and in how many seconds, as the server says."""
     answer = stub.ModelStatistics(service_pb2.ModelStatisticsRequest(name=model))
     infer = answer.model_stats[0].inference_stats.compute_infer
-    return infer.ns / 1e9 / max(infer.count, 1)
+    return infer.count, infer.ns / 1e9
+
+
+def forward_seconds(stub, model, run):
+    """run()'s result, and what one of its forwards took."""
+    count, seconds = executed(stub, model)
+    result = run()
+    later, more = executed(stub, model)
+    return result, (more - seconds) / max(later - count, 1)
 
 
 def measure(stub, model, given, region, runs):
-    seconds, report = {}, {}
+    seconds, failures, report = {}, {}, {}
     call = grpc_call(stub, model, given)
     right = call()
     assert len(right) == len(given["patches"][2])
-    seconds["gRPC"] = timed(call, runs)
-    report["forward_s"] = forward_seconds(stub, model)
+    seconds["gRPC"], report["forward_s"] = forward_seconds(stub, model, lambda: timed(call, runs))
     two = {"gRPC": [grpc_call(stub, model, given) for _ in range(2)]}
     try:
         call = system_call(stub, model, given, region)
         seconds["gRPC and shared memory"] = timed(call, runs)
         assert bytes(call()) == right, "the result in shared memory is another one"
     except grpc.RpcError as error:
-        print(f"shared memory: {error}", file=sys.stderr)
+        failures["shared memory"] = error.details()
     library = runtime()
     regions = [CudaRegion(library, region_bytes(given)) for _ in range(2)] if library else []
     try:
@@ -182,13 +189,17 @@ def measure(stub, model, given, region, runs):
             assert pairs[0][1]() == right, "the result in CUDA shared memory is another one"
             two["gRPC and CUDA shared memory"] = [call for call, _ in pairs]
     except grpc.RpcError as error:
-        print(f"CUDA shared memory: {error}", file=sys.stderr)
-    report["two_in_flight_s"] = {way: in_flight(calls, runs) for way, calls in two.items()}
+        failures["CUDA shared memory"] = error.details()
+    report["two_in_flight_s"], report["two_in_flight_forward_s"] = {}, {}
+    for way, calls in two.items():
+        period, forward = forward_seconds(stub, model, lambda c=calls: in_flight(c, runs))
+        report["two_in_flight_s"][way], report["two_in_flight_forward_s"][way] = period, forward
     for r in regions:
         r.close()
     return report | {
         "median_s": {way: statistics.median(s) for way, s in seconds.items()},
         "all_s": seconds,
+        "failures": failures,
     }
 
 
