@@ -325,7 +325,7 @@ def served(run, folder, sizes, shape):
             f"served, {ranks} ranks",
             [sys.executable, BENCH / "cosmos/served.py", run.options.tutti, repository, name, ranks,
              "--frames", sizes.frames, "--text", sizes.text, "--features", sizes.features,
-             "--runs", run.options.runs, *backend_options(run.options)],
+             "--runs", min(run.options.runs, 3), "--together", 2, *backend_options(run.options)],
         )  # fmt: skip
         shutil.rmtree(repository / name, ignore_errors=True)
         bare = run.raw.get(f"Tutti, {ranks} ranks")
@@ -333,11 +333,16 @@ def served(run, folder, sizes, shape):
             continue
         report = json.loads(out)
         run.raw[f"served, {ranks} ranks"] = report
-        for way, seconds in report["median_s"].items():
+        for way, why in report["failures"].items():
+            run.failures.append({"step": f"served, {ranks} ranks, {way}", "why": why})
+        calls = [(way, seconds, "one client") for way, seconds in report["median_s"].items()]
+        for way, seconds in report["two_in_flight_s"].items():
+            calls.append((f"{way}, two in flight", seconds, "two clients, time by calls"))
+        for way, seconds, clients in calls:
             run.add(
                 bare, name=f"cosmos-shape, a call by {way}", shape=shape, ranks=ranks, dtype="bf16",
                 ours_s=seconds, peer="the bare forward", peer_s=bare["median_s"],
-                command="bench/scaling.py: tutti serve, one client",
+                command=f"bench/scaling.py: tutti serve, {clients}",
             )  # fmt: skip
 
 
