@@ -4,7 +4,7 @@
     python bench/measurements/records.py --add scaling.json        into docs/
 
 Measured, in order of worth, until --seconds are over: one forward at each number of ranks that has cards; PyTorch's
-(bench/peers) at the same numbers; exchanges by NCCL and by others; how far N ranks are from fp64, beside PyTorch's bf16; a pair of guidance branches with
+(bench/peers) at the same numbers; exchanges apart from attention, by NCCL and by others; how far N ranks are from fp64, beside PyTorch's bf16; a pair of guidance branches with
 cfg=2; the served call against the bare forward; the sample clips model. Needs PyTorch for the peers; what cannot run is
 reported under "failures". Without a GPU: says so and does nothing.
 """
@@ -83,8 +83,8 @@ class Run:
         self.failures.append({"step": name, "why": why, "command": " ".join(command)})
         return None
 
-    def tutti(self, *arguments, name, limit=STEP_SECONDS, exchange=None):
-        environment = os.environ | ({"TUTTI_CUDA_EXCHANGE": exchange} if exchange else {})
+    def tutti(self, *arguments, name, limit=STEP_SECONDS, variables=None):
+        environment = os.environ | (variables or {})
         return self.step(name, [self.options.tutti, *arguments], limit, environment)
 
     def add(self, ours, theirs=None, **fields):
@@ -130,13 +130,13 @@ def classes_of(report):
     return rows or {row["op"]: row["seconds"] for row in report["kernels"]}
 
 
-def bench(run, folder, sizes, mesh, name, runs=5, batch=1, exchange=None):
+def bench(run, folder, sizes, mesh, name, runs=5, batch=1, variables=None):
     command = ["bench", folder / "model.onnx", *sized("--typical", sizes, batch=batch),
                *sized("--size", sizes, batch=batch), *backend_options(run.options), "--warmup", 2,
                "--runs", runs, "--json"]  # fmt: skip
     if mesh:
         command += ["--mesh", mesh]
-    out = run.tutti(*command, name=name, exchange=exchange)
+    out = run.tutti(*command, name=name, variables=variables)
     if out is None:
         return None
     report = json.loads(out)
@@ -183,48 +183,72 @@ def forwards(run, folder, sizes, shape):
             run.add(ours, peer, **common)
 
 
-def predicted_seconds(two, sizes, ranks):
-    """A forward on more ranks than there are cards, from the profile of two.
+def predicted_seconds(one, two, sizes, ranks):
+    """A forward on more ranks than there are cards, from profiles of one rank and of two with their exchanges apart.
 
-    What is not an exchange is shared out evenly. An exchange takes as long as its bytes do at the rate that two ranks
-    saw; a rank sends 1 / N of all, but to N - 1 others.
+    What is not an exchange is shared out evenly: between ranks that have a card each it is measured, where two share one it is
+    half of one rank's. An exchange takes as long as its bytes do at the rate that two ranks saw; a rank sends 1 / N of all, but to
+    N - 1 others.
     """
-    classes = classes_of(two)
     exchange = two["exchange"][0]
     tokens = sizes.frames * sizes.height * sizes.columns
     features = (2 * sizes.heads + 2 * sizes.kv_heads) * sizes.head_size
     sent = 2 * tokens * features / ranks * (ranks - 1) / ranks * sizes.layers
-    computed = sum(seconds for name, seconds in classes.items() if name != "exchanges")
-    return computed * 2 / ranks + sent / exchange["bytes_per_second"]
+    profile, share = (one, 1) if two["cards"] < 2 else (two, 2)
+    computed = sum(seconds for name, seconds in classes_of(profile).items() if name != "exchanges")
+    return computed * share / ranks + sent / exchange["bytes_per_second"]
 
 
 def predict(run, sizes, shape):
     """Records of rank counts that have no cards here, labelled as what they are."""
-    one, two = run.raw.get("Tutti, 1 ranks"), run.raw.get("Tutti, 2 ranks")
+    one, two = run.raw.get("Tutti, 1 ranks"), run.raw.get("Tutti, 2 ranks, exchanges apart")
     if one is None or two is None or not two.get("exchange"):
         return
     for ranks in [r for r in RANKS if r > len(run.found)]:
         run.add(
-            two, name="PREDICTION, not measured: " + FORWARD, shape=shape, ranks=ranks, dtype="bf16",
-            ours_s=round(predicted_seconds(two, sizes, ranks), 4),
-            command="bench/scaling.py, from its profile of 2 ranks",
+            two, name="PREDICTION, not measured: " + FORWARD, shape=shape, ranks=ranks, cards=ranks, dtype="bf16",
+            ours_s=round(predicted_seconds(one, two, sizes, ranks), 4),
+            command="bench/scaling.py, from its profiles of 1 and 2 ranks",
             peer="our own one rank, measured", peer_s=one["median_s"],
         )  # fmt: skip
 
 
-def exchanges(run, folder, sizes, shape):
-    """The same forward with NCCL for its exchanges, and the exchanges of a layer as others make them."""
-    for ranks in [r for r in run.options.ranks if 1 < r <= len(run.found)]:
-        name = f"Tutti, {ranks} ranks, NCCL"
-        report = bench(run, folder, sizes, f"cp={ranks}", name, run.options.runs, exchange="nccl")
-        if report is not None:
+# What the exchanges of a forward are done by, beside the default: name -> environment.
+WAYS = {
+    "exchanges apart": {"TUTTI_CUDA_PIPELINE": "off"},
+    "exchanges by NCCL": {"TUTTI_CUDA_EXCHANGE": "nccl"},
+}
+
+
+def apart(run, folder, sizes, shape, ways=WAYS):
+    """The same forward with exchanges that do not overlap with attention, and with NCCL's."""
+    for ranks in [r for r in run.options.ranks if r > 1]:
+        cards = min(ranks, len(run.found))
+        if cards < ranks and not run.options.share_cards:
+            continue
+        for way, variables in ways.items():
+            if "NCCL" in way and cards < ranks:
+                continue
+            name = f"Tutti, {ranks} ranks, {way}"
+            report = bench(
+                run, folder, sizes, f"cp={ranks}", name, run.options.runs, variables=variables
+            )
+            if report is None:
+                continue
+            report["cards"] = cards
+            given = " ".join(f"{key}={value}" for key, value in variables.items())
             run.add(
-                report, name=f"{FORWARD}, exchanges by NCCL", shape=shape, ranks=ranks, dtype="bf16",
+                report, name=f"{FORWARD}, {way}", shape=shape, ranks=ranks, cards=cards, dtype="bf16",
                 ours_s=report["median_s"], spread_s=[report["min_s"], report["max_s"]],
                 breakdown_s=classes_of(report),
-                command=f"bench/scaling.py: TUTTI_CUDA_EXCHANGE=nccl tutti bench --mesh cp={ranks}",
+                command=f"bench/scaling.py: {given} tutti bench --mesh cp={ranks}",
             )  # fmt: skip
-        ours = run.raw.get(f"Tutti, {ranks} ranks")
+
+
+def exchanges(run, folder, sizes, shape):
+    """The exchanges of a layer as others make them, beside ours."""
+    for ranks in [r for r in run.options.ranks if 1 < r <= len(run.found)]:
+        ours = run.raw.get(f"Tutti, {ranks} ranks, exchanges apart")
         for way in ("nccl", "fast-ulysses"):
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
                        f"--nproc-per-node={ranks}", BENCH / "peers/exchange.py", "--ways", way]  # fmt: skip
@@ -368,7 +392,7 @@ def parse(arguments=None):
     parser.add_argument(
         "--steps",
         nargs="+",
-        default=["forwards", "exchanges", "fidelity", "pair", "clips", "served"],
+        default=["forwards", "apart", "exchanges", "fidelity", "pair", "clips", "served"],
     )
     return parser.parse_args(arguments)
 
@@ -386,6 +410,7 @@ def main():
     folder = make_model(run, sizes)
     steps = {
         "forwards": lambda: forwards(run, folder, sizes, shape),
+        "apart": lambda: apart(run, folder, sizes, shape),
         "exchanges": lambda: exchanges(run, folder, sizes, shape),
         "fidelity": lambda: fidelity(run, folder, sizes),
         "pair": lambda: guided_pair(run, folder, sizes, shape),
