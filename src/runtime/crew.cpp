@@ -29,6 +29,8 @@ Result<std::shared_ptr<Crew>> Crew::create(std::shared_ptr<const Plan> plan, Bac
     crew->executors_.push_back(std::move(executor));
   }
   crew->is_running_.assign(static_cast<std::size_t>(ranks), false);
+  crew->runs_.resize(static_cast<std::size_t>(ranks));
+  crew->use_.resize(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     crew->threads_.emplace_back([self = crew, rank] { self->work(rank); });
   }
@@ -46,9 +48,17 @@ void Crew::work(int rank) {
       seen = job_number_;
       job = job_;
     }
+    const RankProgress& progress = executors_[static_cast<std::size_t>(rank)]->progress();
+    const std::int64_t exchange_before = progress.exchange_ns.load(std::memory_order_relaxed);
+    RankRun run;
+    run.started = std::chrono::steady_clock::now();
     const Status status = run_rank(rank, *job);
+    run.finished = std::chrono::steady_clock::now();
+    run.exchange = std::chrono::nanoseconds(progress.exchange_ns.load(std::memory_order_relaxed) -
+                                            exchange_before);
+    if (job->only_prepares) run = {};
     job.reset();  // before anybody hears of the end
-    report(rank, status);
+    report(rank, run, status);
   }
 }
 
@@ -69,7 +79,7 @@ void Crew::mark_damaged() {
   is_damaged_ = true;
 }
 
-void Crew::report(int rank, const Status& status) {
+void Crew::report(int rank, const RankRun& run, const Status& status) {
   Status reason;
   {
     const std::lock_guard lock(mutex_);
@@ -85,7 +95,11 @@ void Crew::report(int rank, const Status& status) {
   if (!reason.ok()) condemn(reason);
   {
     const std::lock_guard lock(mutex_);
-    is_running_[static_cast<std::size_t>(rank)] = false;
+    const auto index = static_cast<std::size_t>(rank);
+    runs_[index] = run;
+    use_[index].run += run.finished - run.started;
+    use_[index].exchange += run.exchange;
+    is_running_[index] = false;
     --running_;
     if (running_ == 0) job_.reset();  // the request's buffers are nobody's any more
   }
@@ -99,6 +113,7 @@ void Crew::start(std::shared_ptr<RankJob> job) {
     if (!verdict_.ok()) job_->stop.store(true, std::memory_order_release);  // stopped just before
     ++job_number_;
     is_running_.assign(executors_.size(), true);
+    runs_.assign(executors_.size(), {});
     running_ = size();
   }
   work_.notify_all();
@@ -200,16 +215,24 @@ std::vector<RankMemory> Crew::memory() const {
   return all;
 }
 
-std::vector<std::int64_t> Crew::sent_bytes() const {
-  std::vector<std::int64_t> all;
+std::vector<RankUse> Crew::use() const {
+  std::vector<RankUse> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = use_;
+  }
   for (int rank = 0; rank < size(); ++rank) {
-    std::int64_t bytes = 0;
     for (const auto& communicator : communicators_->of_rank(rank)) {
-      if (communicator != nullptr) bytes += communicator->sent_bytes();
+      if (communicator == nullptr) continue;
+      all[static_cast<std::size_t>(rank)].sent_bytes += communicator->sent_bytes();
     }
-    all.push_back(bytes);
   }
   return all;
+}
+
+std::vector<RankRun> Crew::last_run() const {
+  const std::lock_guard lock(mutex_);
+  return runs_;
 }
 
 std::vector<RankProfile> Crew::take_profiles() {
