@@ -3,6 +3,13 @@
 #include <exception>
 
 namespace tutti {
+namespace {
+
+// A change of threads there and back takes a tenth of this. A run that may not be left behind must
+// be a short one, too.
+constexpr std::chrono::microseconds kShortRun{200};
+
+}  // namespace
 
 Result<std::shared_ptr<Crew>> Crew::create(std::shared_ptr<const Plan> plan, Backend& backend,
                                            const CrewOptions& options) {
@@ -48,21 +55,27 @@ void Crew::work(int rank) {
       seen = job_number_;
       job = job_;
     }
-    const RankProgress& progress = executors_[static_cast<std::size_t>(rank)]->progress();
-    const std::int64_t exchange_before = progress.exchange_ns.load(std::memory_order_relaxed);
     RankRun run;
-    run.started = std::chrono::steady_clock::now();
-    const Status status = run_rank(rank, *job);
-    run.finished = std::chrono::steady_clock::now();
-    run.exchange = std::chrono::nanoseconds(progress.exchange_ns.load(std::memory_order_relaxed) -
-                                            exchange_before);
-    if (job->only_prepares) run = {};
+    const Status status = run_rank(rank, *job, &run);
     job.reset();  // before anybody hears of the end
     report(rank, run, status);
   }
 }
 
-Status Crew::run_rank(int rank, const RankJob& job) {
+Status Crew::run_rank(int rank, const RankJob& job, RankRun* run) {
+  const RankProgress& progress = executors_[static_cast<std::size_t>(rank)]->progress();
+  const std::int64_t exchange_before = progress.exchange_ns.load(std::memory_order_relaxed);
+  RankRun timed;
+  timed.started = std::chrono::steady_clock::now();
+  const Status status = run_guarded(rank, job);
+  timed.finished = std::chrono::steady_clock::now();
+  timed.exchange = std::chrono::nanoseconds(progress.exchange_ns.load(std::memory_order_relaxed) -
+                                            exchange_before);
+  if (!job.only_prepares) *run = timed;
+  return status;
+}
+
+Status Crew::run_guarded(int rank, const RankJob& job) {
   try {
     return executors_[static_cast<std::size_t>(rank)]->run(job);
   } catch (const std::exception& error) {
@@ -106,17 +119,52 @@ void Crew::report(int rank, const RankRun& run, const Status& status) {
   done_.notify_all();
 }
 
+void Crew::begin_locked(std::shared_ptr<RankJob> job) {
+  job_ = std::move(job);
+  if (!verdict_.ok()) job_->stop.store(true, std::memory_order_release);  // stopped just before
+  is_running_.assign(executors_.size(), true);
+  runs_.assign(executors_.size(), {});
+  running_ = size();
+}
+
 void Crew::start(std::shared_ptr<RankJob> job) {
   {
     const std::lock_guard lock(mutex_);
-    job_ = std::move(job);
-    if (!verdict_.ok()) job_->stop.store(true, std::memory_order_release);  // stopped just before
+    begin_locked(std::move(job));
     ++job_number_;
-    is_running_.assign(executors_.size(), true);
-    runs_.assign(executors_.size(), {});
-    running_ = size();
   }
   work_.notify_all();
+}
+
+Status Crew::run(const std::shared_ptr<RankJob>& job, TimePoint deadline,
+                 const std::stop_token& cancel) {
+  if (is_short(*job, deadline)) return run_here(job, cancel);
+  start(job);
+  return wait(deadline, cancel);
+}
+
+// All ranks are out: the executors are the caller's to ask.
+bool Crew::is_short(const RankJob& job, TimePoint deadline) const {
+  if (executors_.size() != 1) return false;
+  const auto expected = executors_.front()->expected_time(job);
+  if (!expected || *expected > kShortRun) return false;
+  return deadline == kNoDeadline || std::chrono::steady_clock::now() + 10 * kShortRun < deadline;
+}
+
+Status Crew::run_here(const std::shared_ptr<RankJob>& job, const std::stop_token& cancel) {
+  {
+    const std::lock_guard lock(mutex_);
+    begin_locked(job);
+  }
+  {
+    const std::stop_callback stop(
+        cancel, [this] { condemn(Status(StatusCode::kCancelled, "the request was cancelled")); });
+    RankRun run;
+    const Status status = run_rank(0, *job, &run);
+    report(0, run, status);
+  }
+  const std::lock_guard lock(mutex_);
+  return verdict_;
 }
 
 void Crew::condemn(const Status& reason) {

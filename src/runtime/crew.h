@@ -36,6 +36,11 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   int size() const { return static_cast<int>(executors_.size()); }
 
+  // start() and wait() in one. What is known to be short runs on the caller's own thread, which
+  // saves two changes of threads.
+  Status run(const std::shared_ptr<RankJob>& job, TimePoint deadline,
+             const std::stop_token& cancel);
+
   // Every rank runs the job. All must be out of the last one.
   void start(std::shared_ptr<RankJob> job);
 
@@ -73,7 +78,11 @@ class Crew : public std::enable_shared_from_this<Crew> {
   Crew(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
 
   void work(int rank);
-  Status run_rank(int rank, const RankJob& job);
+  bool is_short(const RankJob& job, TimePoint deadline) const;
+  Status run_here(const std::shared_ptr<RankJob>& job, const std::stop_token& cancel);
+  void begin_locked(std::shared_ptr<RankJob> job);
+  Status run_rank(int rank, const RankJob& job, RankRun* run);
+  Status run_guarded(int rank, const RankJob& job);
   void report(int rank, const RankRun& run, const Status& status);
   void mark_damaged();
   Status late_ranks_locked() const;

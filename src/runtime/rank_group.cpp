@@ -96,6 +96,7 @@ GroupState RankGroup::state() const {
 void RankGroup::apply_locked(GroupEvent event) {
   if (const std::optional<GroupState> next = next_state(state_, event)) state_ = *next;
   changed_.notify_all();
+  if (state_ == GroupState::kFailed || state_ == GroupState::kStopped) broken_.notify_one();
 }
 
 // Waits for the group to be idle and makes it running.
@@ -107,7 +108,7 @@ Result<std::shared_ptr<Crew>> RankGroup::acquire(const RunOptions& options) {
   std::unique_lock lock(mutex_);
   if (state_ == GroupState::kFailed && !rebuild_error_.ok()) {
     is_retry_wanted_ = true;
-    changed_.notify_all();
+    broken_.notify_one();
   }
   const auto is_over = [&] {
     return state_ == GroupState::kIdle || state_ == GroupState::kStopped ||
@@ -132,9 +133,14 @@ Result<std::shared_ptr<Crew>> RankGroup::acquire(const RunOptions& options) {
 }
 
 void RankGroup::release(const std::shared_ptr<Crew>& crew, const Status& status) {
-  if (!status.ok()) crew->wait_until_out(after(std::min(kSettle, options_.stall_grace)));
+  bool is_sound = status.ok();
+  if (!is_sound) {
+    // Cancelled, too late or refused, and all ranks are fine: nobody has to hear of a failed group.
+    const bool is_out = crew->wait_until_out(after(std::min(kSettle, options_.stall_grace)));
+    is_sound = is_out && !crew->is_damaged() && crew->renew().ok();
+  }
   const std::lock_guard lock(mutex_);
-  apply_locked(status.ok() ? GroupEvent::kFinish : GroupEvent::kFail);
+  apply_locked(is_sound ? GroupEvent::kFinish : GroupEvent::kFail);
 }
 
 Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& options,
@@ -145,8 +151,7 @@ Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& 
     job->prologue_slot = place.slot;
     job->runs_prologue = !place.is_filled;
   }
-  crew->start(job);
-  const Status status = crew->wait(options.deadline, options.cancel);
+  const Status status = crew->run(job, options.deadline, options.cancel);
   if (options.rank_runs != nullptr) *options.rank_runs = crew->last_run();
   if (status.ok() && job->runs_prologue) prologue_cache_.commit(job->prologue_slot);
   release(crew, status);
@@ -243,7 +248,7 @@ Status RankGroup::prepare(std::vector<TensorDesc> inputs, const RunOptions& opti
 void RankGroup::keep() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] {
+    broken_.wait(lock, [&] {
       return state_ == GroupState::kStopped ||
              (state_ == GroupState::kFailed && (rebuild_error_.ok() || is_retry_wanted_));
     });

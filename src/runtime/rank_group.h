@@ -113,7 +113,8 @@ class RankGroup {
 
   // Lock order: this one before a crew's.
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;  // for who waits for the group
+  std::condition_variable broken_;   // for the keeper
   // Under mutex_.
   GroupState state_ = GroupState::kIdle;
   std::shared_ptr<Crew> crew_;

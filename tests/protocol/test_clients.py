@@ -1,15 +1,12 @@
-"""All that Triton's own clients can ask, client by client; docs/compatibility.* say what came of it.
-
-TUTTI_WRITE_COMPATIBILITY=1 writes these files; without it the run is compared with them.
-"""
+"""All that Triton's own clients can ask, client by client; docs/compatibility.* say what came of it."""
 
 import asyncio
 import inspect
 import json
-import os
 import threading
 import uuid
 
+import compatibility
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -17,7 +14,7 @@ import tritonclient.grpc.aio
 import tritonclient.http
 import tritonclient.http.aio
 import tritonclient.utils.shared_memory as shm
-from serving import ROOT, Server, assert_well
+from serving import Server, assert_well
 from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 CLIENTS = {
@@ -372,10 +369,10 @@ def test_call(serving, name, case):
     try:
         check(client)
         for method in methods:
-            rows[name, method] = {"client": name, "call": method, "status": status, "note": note}
+            rows[name, method] = compatibility.row(name, method, status, note)
     finally:
         client.close()
-        rows[name, "close"] = {"client": name, "call": "close", "status": WORKS, "note": ""}
+        rows[name, "close"] = compatibility.row(name, "close")
     assert_well(serving.client)
 
 
@@ -398,22 +395,7 @@ def test_shared_memory_utilities():
              "mapped_shared_memory_regions", "destroy_shared_memory_region")  # fmt: skip
     name = "tritonclient.utils.shared_memory"
     for call in calls:
-        rows[name, call] = {"client": name, "call": call, "status": WORKS, "note": ""}
-
-
-def as_markdown(entries):
-    lines = [
-        "# Compatibility with Triton's clients",
-        "",
-        "Every public call of `tritonclient` 2.73, asked of a running server by `tests/protocol/test_clients.py`, which",
-        "wrote this page (`TUTTI_WRITE_COMPATIBILITY=1`) and compares it with each later run. The same as data:",
-        "`compatibility.json`.",
-        "",
-        "| client | call | status | note |",
-        "| --- | --- | --- | --- |",
-    ]
-    lines += [f"| {e['client']} | `{e['call']}` | {e['status']} | {e['note']} |" for e in entries]
-    return "\n".join(lines) + "\n"
+        rows[name, call] = compatibility.row(name, call)
 
 
 def test_the_page_says_what_the_run_saw():
@@ -424,12 +406,4 @@ def test_the_page_says_what_the_run_saw():
     )
     if len(rows) < expected + 5:
         pytest.skip("not all calls were asked in this run")
-    entries = [rows[key] for key in sorted(rows)]
-    pages = {
-        ROOT / "docs" / "compatibility.json": json.dumps(entries, indent=1) + "\n",
-        ROOT / "docs" / "compatibility.md": as_markdown(entries),
-    }
-    for path, text in pages.items():
-        if os.environ.get("TUTTI_WRITE_COMPATIBILITY"):
-            path.write_text(text)
-        assert path.read_text() == text
+    compatibility.check(rows.values())

@@ -165,6 +165,19 @@ TEST(RankGroup, CancelStopsAllRanksAndKeepsThem) {
   EXPECT_EQ(group.group->rebuilds(), 0);
 }
 
+TEST(RankGroup, IsReadyAfterACancelledRun) {
+  std::stop_source cancel;
+  Group group(1, std::make_shared<Fault>(0, "AddAlong", [&] {
+                cancel.request_stop();
+                return Status();
+              }));
+  RunOptions options;
+  options.cancel = cancel.get_token();
+  (void)group.run(options);  // may be over before anybody looks at the flag
+  EXPECT_EQ(group.group->state(), GroupState::kIdle);
+  EXPECT_TRUE(group.run().ok());
+}
+
 TEST(RankGroup, CancelReachesRanksThatWaitForAStalledOne) {
   Gate gate;
   std::stop_source cancel;
