@@ -17,6 +17,7 @@ find_package(ZLIB REQUIRED)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 
 if(TUTTI_BUILD_SERVER)
+  find_package(absl CONFIG REQUIRED)  # what gRPC is built on
   find_package(gRPC CONFIG REQUIRED)
   find_package(Boost REQUIRED)
   find_package(OpenSSL REQUIRED)

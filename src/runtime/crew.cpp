@@ -1,8 +1,16 @@
 #include "runtime/crew.h"
 
 #include <exception>
+#include <new>
 
 namespace tutti {
+namespace {
+
+// A change of threads there and back takes a tenth of this. A run that may not be left behind must
+// be a short one, too.
+constexpr std::chrono::microseconds kShortRun{200};
+
+}  // namespace
 
 Result<std::shared_ptr<Crew>> Crew::create(std::shared_ptr<const Plan> plan, Backend& backend,
                                            const CrewOptions& options) {
@@ -55,6 +63,9 @@ void Crew::work(int rank) {
 Status Crew::run_rank(int rank, const RankJob& job) {
   try {
     return executors_[static_cast<std::size_t>(rank)]->run(job);
+  } catch (const std::bad_alloc&) {
+    mark_damaged();
+    return Status(StatusCode::kResourceExhausted, "no memory left on the host");
   } catch (const std::exception& error) {
     mark_damaged();
     return internal_error("exception: ", error.what());
@@ -74,9 +85,11 @@ void Crew::report(int rank, const Status& status) {
   {
     const std::lock_guard lock(mutex_);
     if (!status.ok() && verdict_.ok()) {
-      // What is wrong with a request's content or with the plan is no damage to the ranks.
+      // What is wrong with a request's content or with the plan is no damage to the ranks, nor is
+      // memory that they did not get.
       const bool keeps_code = status.code() == StatusCode::kInvalidArgument ||
-                              status.code() == StatusCode::kUnimplemented;
+                              status.code() == StatusCode::kUnimplemented ||
+                              status.code() == StatusCode::kResourceExhausted;
       is_damaged_ = is_damaged_ || !keeps_code;
       reason = Status(keeps_code ? status.code() : StatusCode::kUnavailable,
                       str_cat("rank ", rank, " of ", size(), ": ", status.message()));
@@ -92,16 +105,49 @@ void Crew::report(int rank, const Status& status) {
   done_.notify_all();
 }
 
+void Crew::begin_locked(std::shared_ptr<RankJob> job) {
+  job_ = std::move(job);
+  if (!verdict_.ok()) job_->stop.store(true, std::memory_order_release);  // stopped just before
+  is_running_.assign(executors_.size(), true);
+  running_ = size();
+}
+
 void Crew::start(std::shared_ptr<RankJob> job) {
   {
     const std::lock_guard lock(mutex_);
-    job_ = std::move(job);
-    if (!verdict_.ok()) job_->stop.store(true, std::memory_order_release);  // stopped just before
+    begin_locked(std::move(job));
     ++job_number_;
-    is_running_.assign(executors_.size(), true);
-    running_ = size();
   }
   work_.notify_all();
+}
+
+Status Crew::run(const std::shared_ptr<RankJob>& job, TimePoint deadline,
+                 const std::stop_token& cancel) {
+  if (is_short(*job, deadline)) return run_here(job, cancel);
+  start(job);
+  return wait(deadline, cancel);
+}
+
+// All ranks are out: the executors are the caller's to ask.
+bool Crew::is_short(const RankJob& job, TimePoint deadline) const {
+  if (executors_.size() != 1) return false;
+  const auto expected = executors_.front()->expected_time(job);
+  if (!expected || *expected > kShortRun) return false;
+  return deadline == kNoDeadline || std::chrono::steady_clock::now() + 10 * kShortRun < deadline;
+}
+
+Status Crew::run_here(const std::shared_ptr<RankJob>& job, const std::stop_token& cancel) {
+  {
+    const std::lock_guard lock(mutex_);
+    begin_locked(job);
+  }
+  {
+    const std::stop_callback stop(
+        cancel, [this] { condemn(Status(StatusCode::kCancelled, "the request was cancelled")); });
+    report(0, run_rank(0, *job));
+  }
+  const std::lock_guard lock(mutex_);
+  return verdict_;
 }
 
 void Crew::condemn(const Status& reason) {

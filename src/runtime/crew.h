@@ -36,13 +36,19 @@ class Crew : public std::enable_shared_from_this<Crew> {
 
   int size() const { return static_cast<int>(executors_.size()); }
 
+  // start() and wait() in one. What is known to be short runs on the caller's own thread, which
+  // saves two changes of threads.
+  Status run(const std::shared_ptr<RankJob>& job, TimePoint deadline,
+             const std::stop_token& cancel);
+
   // Every rank runs the job. All must be out of the last one.
   void start(std::shared_ptr<RankJob> job);
 
   // Waits until all ranks are done, one has failed, the deadline passes or `cancel` is requested;
   // in the last two cases, condemns the run. OK, or what the request fails with: CANCELLED,
   // DEADLINE_EXCEEDED naming the ranks that hold up the others, INVALID_ARGUMENT or UNIMPLEMENTED
-  // when a rank says so of the request or the plan, and UNAVAILABLE otherwise. The first rank that
+  // when a rank says so of the request or the plan, RESOURCE_EXHAUSTED when its device has no room,
+  // and UNAVAILABLE otherwise. The first rank that
   // failed is named.
   Status wait(TimePoint deadline, const std::stop_token& cancel);
 
@@ -72,6 +78,9 @@ class Crew : public std::enable_shared_from_this<Crew> {
   Crew(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
 
   void work(int rank);
+  bool is_short(const RankJob& job, TimePoint deadline) const;
+  Status run_here(const std::shared_ptr<RankJob>& job, const std::stop_token& cancel);
+  void begin_locked(std::shared_ptr<RankJob> job);
   Status run_rank(int rank, const RankJob& job);
   void report(int rank, const Status& status);
   void mark_damaged();

@@ -60,18 +60,23 @@ Status Executor::set_up(Compiled* compiled, const Graph& graph) {
   return {};
 }
 
-Result<Program*> Executor::program_for(Compiled* compiled, const ShapeBinding& shapes) {
+const Executor::Entry* Executor::find_entry(const Compiled& compiled, const ShapeBinding& shapes) {
   const auto matches = [&](const Entry& entry) {
     for (std::size_t i = 0; i < entry.key.size(); ++i) {
-      const auto it = shapes.symbols.find(compiled->symbols[i]);
+      const auto it = shapes.symbols.find(compiled.symbols[i]);
       if (it == shapes.symbols.end() || it->second != entry.key[i]) return false;
     }
     return true;
   };
-  const auto found = std::find_if(compiled->entries.begin(), compiled->entries.end(), matches);
-  if (found != compiled->entries.end()) {
-    found->last_use = ++uses_;
-    return found->program.get();
+  const auto found = std::find_if(compiled.entries.begin(), compiled.entries.end(), matches);
+  return found == compiled.entries.end() ? nullptr : &*found;
+}
+
+Result<Executor::Entry*> Executor::entry_for(Compiled* compiled, const ShapeBinding& shapes) {
+  if (const Entry* found = find_entry(*compiled, shapes)) {
+    Entry& entry = compiled->entries[static_cast<std::size_t>(found - compiled->entries.data())];
+    entry.last_use = ++uses_;
+    return &entry;
   }
 
   Entry entry;
@@ -102,9 +107,8 @@ Result<Program*> Executor::program_for(Compiled* compiled, const ShapeBinding& s
                                      &constants_, storage, &profile_));
   weight_bytes_.store(constants_.bytes(), std::memory_order_relaxed);
   entry.last_use = ++uses_;
-  TUTTI_RETURN_IF_ERROR(grow_arena(entry.program->arena_bytes()));
   compiled->entries.push_back(std::move(entry));
-  return compiled->entries.back().program.get();
+  return &compiled->entries.back();
 }
 
 Status Executor::grow_arena(std::size_t bytes) {
@@ -162,12 +166,16 @@ Status Executor::run_graph(Compiled* compiled, Program* program, const RankJob& 
 }
 
 Status Executor::run(const RankJob& job) {
-  // Both programs before either runs: the arena must be large enough for both.
+  // Both programs before either runs: the arena must be large enough for both. Whatever happened to
+  // it in a request that found no room for a larger one.
   Program* prologue = nullptr;
   if (job.prologue_slot >= 0 || (job.only_prepares && prologue_.graph != nullptr)) {
-    TUTTI_ASSIGN_OR_RETURN(prologue, program_for(&prologue_, *job.shapes));
+    TUTTI_ASSIGN_OR_RETURN(const Entry* entry, entry_for(&prologue_, *job.shapes));
+    prologue = entry->program.get();
   }
-  TUTTI_ASSIGN_OR_RETURN(Program * main, program_for(&main_, *job.shapes));
+  TUTTI_ASSIGN_OR_RETURN(Entry * main, entry_for(&main_, *job.shapes));
+  const std::size_t prologue_bytes = prologue == nullptr ? 0 : prologue->arena_bytes();
+  TUTTI_RETURN_IF_ERROR(grow_arena(std::max(prologue_bytes, main->program->arena_bytes())));
   if (job.only_prepares) return {};
   timeline_.clear();
   if (prologue != nullptr) {
@@ -182,7 +190,18 @@ Status Executor::run(const RankJob& job) {
       main_.outputs[i] = const_cast<std::byte*>(job.outputs[i].data());
     }
   }
-  return run_graph(&main_, main, job);
+  const auto started = std::chrono::steady_clock::now();
+  TUTTI_RETURN_IF_ERROR(run_graph(&main_, main->program.get(), job));
+  main->took = std::chrono::steady_clock::now() - started;
+  return {};
+}
+
+std::optional<std::chrono::nanoseconds> Executor::expected_time(const RankJob& job) const {
+  const bool waits = !device_->is_host_memory() || plan_.mesh.num_ranks() > 1;
+  const bool is_plain = !job.runs_prologue && !job.is_profiled && !job.only_prepares;
+  if (waits || !is_plain || options_.hooks != nullptr) return std::nullopt;
+  const Entry* entry = find_entry(main_, *job.shapes);
+  return entry == nullptr ? std::nullopt : entry->took;
 }
 
 RankMemory Executor::memory() const {

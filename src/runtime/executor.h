@@ -1,7 +1,9 @@
 // One rank: runs a plan's graphs on a device, for any combination of input sizes.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,6 +53,9 @@ class Executor {
   // Collective over the ranks of the plan's mesh. Allocates nothing for sizes seen before, unless
   // more than max_programs of them alternate.
   Status run(const RankJob& job);
+  // How long the last run of these sizes took: one that waited for nobody, neither a device nor
+  // other ranks, and that nobody watches. None when there was none, or the job has more to do.
+  std::optional<std::chrono::nanoseconds> expected_time(const RankJob& job) const;
 
   const RankProgress& progress() const { return progress_; }
   RankMemory memory() const;
@@ -68,6 +73,7 @@ class Executor {
     std::vector<std::int64_t> key;  // values of the symbols that matter
     std::unique_ptr<Program> program;
     std::uint64_t last_use = 0;
+    std::optional<std::chrono::nanoseconds> took;  // the last good run
   };
   // One graph of the plan with its programs.
   struct Compiled {
@@ -83,7 +89,8 @@ class Executor {
       : plan_(plan), device_(std::move(device)), options_(std::move(options)) {}
 
   Status set_up(Compiled* compiled, const Graph& graph);
-  Result<Program*> program_for(Compiled* compiled, const ShapeBinding& shapes);
+  static const Entry* find_entry(const Compiled& compiled, const ShapeBinding& shapes);
+  Result<Entry*> entry_for(Compiled* compiled, const ShapeBinding& shapes);
   Status grow_arena(std::size_t bytes);
   Status lay_out_slot(const Program& program, int slot, bool may_grow);
   Status run_graph(Compiled* compiled, Program* program, const RankJob& job);

@@ -60,7 +60,7 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   const Result<std::int64_t> batch = check_request(signature_, max_batch_size(), &request);
   if (!batch.ok()) return refuse(batch.status(), FailureReason::kOther);
   std::optional<CacheMiss> miss;
-  if (cache_.cache) {
+  if (cache_.cache && !request.has_device_tensors) {
     const TimePoint began = now();
     const Hash128 key = response_key(cache_.model, request);
     if (const auto found = cache_.cache->find(key)) {
@@ -83,6 +83,7 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   pending->times.arrived = arrived;
   pending->batch_size = *batch;
   if (scheduling_.batching.joins()) pending->join_key = join_key(pending->request);
+  pending->joins = !pending->request.has_device_tensors;
   if (!scheduling_.has_policies) apply_timeout(arrived, &pending->request);
   // `this` outlives the callback: retire() waits for every answer.
   pending->done = [this, batch = *batch, done, miss](PendingRequest& answered,

@@ -15,27 +15,6 @@ grpc::ServerUnaryReactor* refuse(grpc::CallbackServerContext* context, std::stri
 
 }  // namespace
 
-GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryStatus(
-    Context* context, const inference::CudaSharedMemoryStatusRequest*,
-    inference::CudaSharedMemoryStatusResponse*) {
-  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
-  return refuse(context, "CudaSharedMemoryStatus");
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryRegister(
-    Context* context, const inference::CudaSharedMemoryRegisterRequest*,
-    inference::CudaSharedMemoryRegisterResponse*) {
-  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
-  return refuse(context, "CudaSharedMemoryRegister");
-}
-
-GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryUnregister(
-    Context* context, const inference::CudaSharedMemoryUnregisterRequest*,
-    inference::CudaSharedMemoryUnregisterResponse*) {
-  if (Reactor* refused = refuse_restricted(context, CallGroup::kSharedMemory)) return refused;
-  return refuse(context, "CudaSharedMemoryUnregister");
-}
-
 GrpcInferenceService::Reactor* GrpcInferenceService::TraceSetting(
     Context* context, const inference::TraceSettingRequest*, inference::TraceSettingResponse*) {
   if (Reactor* refused = refuse_restricted(context, CallGroup::kTrace)) return refused;

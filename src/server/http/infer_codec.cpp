@@ -354,18 +354,14 @@ Result<HttpResponse> encode_infer(const HttpInfer& infer, const InferResponse& r
     for (std::size_t d = 0; d < output.shape.size(); ++d) {
       json += str_cat(d == 0 ? "" : ",", output.shape[d]);
     }
-    json += "],";
-    if (output.shared_memory) {
-      json += str_cat(
-          "\"parameters\":{\"shared_memory_region\":", json_string(output.shared_memory->region),
-          ",\"shared_memory_offset\":", output.shared_memory->offset,
-          ",\"shared_memory_byte_size\":", output.shared_memory->byte_size, "}");
-    } else if (is_binary) {
+    json += "]";
+    // Nothing for those in shared memory: the C++ client takes "parameters" for binary data.
+    if (!output.shared_memory && is_binary) {
       has_binary = true;
-      json += str_cat("\"parameters\":{\"binary_data_size\":", sink->output(i).size(), "}");
+      json += str_cat(",\"parameters\":{\"binary_data_size\":", sink->output(i).size(), "}");
       http.pieces.push_back(sink->output(i));
-    } else {
-      json += "\"data\":";
+    } else if (!output.shared_memory) {
+      json += ",\"data\":";
       const Status status = append_tensor_json(sink->output(i), output.dtype, &json);
       if (!status.ok()) return status.with_context(str_cat("output '", output.name, "'"));
     }

@@ -46,6 +46,8 @@ class KServeHttp {
   HttpResponse logging(const HttpRequest& request) const;
   HttpResponse system_memory(HttpCall call, const HttpRequest& request,
                              const PathNames& names) const;
+  HttpResponse cuda_memory(HttpCall call, const HttpRequest& request, const PathNames& names) const;
+  Status register_cuda(const HttpRequest& request, const PathNames& names) const;
 
   // kserve_infer.cpp
   void infer(const ExchangePtr& exchange, const PathNames& names) const;

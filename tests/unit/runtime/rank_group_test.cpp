@@ -72,6 +72,26 @@ TEST(RankGroup, NamesARankThatReturnsAnErrorAndWorksAgain) {
   }
 }
 
+TEST(RankGroup, ARankWithoutMemoryIsNamedAndAllRanksAreKept) {
+  for (const int poor : {0, 2}) {
+    Group group(3);
+    group.backend.before_memory = [&](int rank, std::size_t bytes) -> Status {
+      if (rank != poor) return {};
+      return Status(StatusCode::kResourceExhausted, str_cat("no memory for ", bytes, " bytes"));
+    };
+    RunOptions options;
+    options.deadline = in(milliseconds(60000));
+    for (int turn = 0; turn < 2; ++turn) {
+      const Status status = group.run(options);
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.to_string();
+      EXPECT_THAT(status.message(), StartsWith(str_cat("rank ", poor, " of 3: no memory for ")));
+    }
+    group.backend.before_memory = nullptr;
+    EXPECT_TRUE(group.run(options).ok());
+    EXPECT_EQ(group.backend.ranks_made.load(), 3);
+  }
+}
+
 TEST(RankGroup, SurvivesManyFailuresInARow) {
   auto fault =
       std::make_shared<Fault>(1, "AddAlong", []() -> Status { throw std::runtime_error("again"); });
@@ -161,6 +181,19 @@ TEST(RankGroup, CancelStopsAllRanksAndKeepsThem) {
   EXPECT_EQ(group.run(options).code(), StatusCode::kCancelled) << "cancelled before it begins";
   EXPECT_TRUE(group.run().ok());
   EXPECT_EQ(group.backend.ranks_made.load(), 4);
+}
+
+TEST(RankGroup, IsReadyAfterACancelledRun) {
+  std::stop_source cancel;
+  Group group(1, std::make_shared<Fault>(0, "AddAlong", [&] {
+                cancel.request_stop();
+                return Status();
+              }));
+  RunOptions options;
+  options.cancel = cancel.get_token();
+  (void)group.run(options);  // may be over before anybody looks at the flag
+  EXPECT_EQ(group.group->state(), GroupState::kIdle);
+  EXPECT_TRUE(group.run().ok());
 }
 
 TEST(RankGroup, CancelReachesRanksThatWaitForAStalledOne) {

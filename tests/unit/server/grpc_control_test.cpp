@@ -173,23 +173,29 @@ TEST_F(GrpcControlTest, StatisticsCountEveryRequestOnce) {
   EXPECT_EQ(bad.execution_count(), 0U);
 }
 
-TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
+TEST_F(GrpcControlTest, CudaSharedMemoryIsOffUnlessAllowed) {
   start();
-  grpc::ClientContext c1, c2, c3, c4;
-  inference::CudaSharedMemoryStatusResponse r1;
+  grpc::ClientContext c1, c2, c3;
+  inference::CudaSharedMemoryStatusResponse regions;
   inference::CudaSharedMemoryRegisterResponse r2;
   inference::CudaSharedMemoryUnregisterResponse r3;
-  inference::TraceSettingResponse r4;
-  const std::pair<grpc::Status, const char*> answers[] = {
-      {stub_->CudaSharedMemoryStatus(&c1, {}, &r1), "CudaSharedMemoryStatus"},
-      {stub_->CudaSharedMemoryRegister(&c2, {}, &r2), "CudaSharedMemoryRegister"},
-      {stub_->CudaSharedMemoryUnregister(&c3, {}, &r3), "CudaSharedMemoryUnregister"},
-      {stub_->TraceSetting(&c4, {}, &r4), "TraceSetting"},
-  };
-  for (const auto& [status, name] : answers) {
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << name;
-    EXPECT_THAT(status.error_message(), HasSubstr(name));
+  EXPECT_TRUE(stub_->CudaSharedMemoryStatus(&c1, {}, &regions).ok());
+  EXPECT_TRUE(regions.regions().empty());
+  for (const grpc::Status& status : {stub_->CudaSharedMemoryRegister(&c2, {}, &r2),
+                                     stub_->CudaSharedMemoryUnregister(&c3, {}, &r3)}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_THAT(status.error_message(), HasSubstr("--allow-client-shm"));
   }
+  expect_healthy();
+}
+
+TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
+  start();
+  grpc::ClientContext context;
+  inference::TraceSettingResponse response;
+  const grpc::Status status = stub_->TraceSetting(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("TraceSetting"));
   expect_healthy();
 }
 

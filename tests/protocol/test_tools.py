@@ -1,0 +1,127 @@
+"""Load generators that people use with Triton, as they come from the package index, drive the server.
+
+scripts/setup-tools installs them. Each run sends a fixed number of requests; what the program recorded of every answer is
+compared with the right values, and the model's statistics with the number of requests.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import compatibility
+import numpy as np
+import pytest
+from serving import ROOT, Server, assert_well
+
+TOOLS = Path(os.environ.get("TUTTI_TOOLS", ROOT / ".venv-tools")) / "bin"
+PERF_ANALYZER = TOOLS / "perf_analyzer"
+REQUESTS = 60
+SHARED = "--shared-memory=system"
+# What perf_analyzer is asked to do, without what every run has.
+RUNS = [
+    "-i grpc",
+    "-i http",
+    "-i grpc --async --concurrency-range 4",
+    "-i http --async --concurrency-range 4",
+    "-i grpc --streaming",
+    "-i grpc --streaming --concurrency-range 4",
+    f"-i grpc {SHARED}",
+    f"-i http {SHARED}",
+    f"-i grpc --streaming {SHARED}",
+    f"-i http --async --concurrency-range 4 {SHARED}",
+    "-i http --input-tensor-format json --output-tensor-format json",
+    "-i grpc --grpc-compression-algorithm gzip",
+    "-i grpc --request-rate-range 50",
+    "-i http --request-rate-range 50",
+]
+rows = []
+
+pytestmark = pytest.mark.skipif(
+    not PERF_ANALYZER.exists(),
+    reason=f"{PERF_ANALYZER} is not there: scripts/setup-tools installs it",
+)
+
+
+@pytest.fixture(scope="module")
+def sharing(plans, tmp_path_factory):
+    log = tmp_path_factory.mktemp("tools") / "serve.log"
+    server = Server(plans, options=("--allow-client-shm", "true"), log=log)
+    yield server
+    assert server.stop() == 0, log.read_text()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Two requests in perf_analyzer's format, and the same with right answers, which it compares itself."""
+    given, right = [], []
+    for step in (1, 5):
+        a, b = np.arange(16), np.arange(16) * step + 3
+        tensors = {"INPUT0": a, "INPUT1": b, "OUTPUT0": a + b, "OUTPUT1": a - b}
+        as_json = {
+            name: {"content": values.tolist(), "shape": [1, 16]} for name, values in tensors.items()
+        }
+        given.append({name: as_json[name] for name in ("INPUT0", "INPUT1")})
+        right.append({name: as_json[name] for name in ("OUTPUT0", "OUTPUT1")})
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "given.json").write_text(json.dumps({"data": given}))
+    (folder / "checked.json").write_text(json.dumps({"data": given, "validation_data": right}))
+    return folder
+
+
+def counts(client, model):
+    statistics = client.get_inference_statistics(model).model_stats[0].inference_stats
+    return statistics.success.count, statistics.fail.count
+
+
+def perf_analyzer(server, run, data, export):
+    """Its output; `export` gets what it recorded of each request."""
+    url = server.http_url if "-i http" in run else server.url
+    command = [PERF_ANALYZER, "-m", "add_sub", "-u", url, *run.split()]
+    command += ["--request-count", str(REQUESTS), "--profile-export-file", export]
+    command += ["--input-data", data]
+    if SHARED in run:
+        command += ["--output-shared-memory-size", "256"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_perf_analyzer(sharing, data, tmp_path, run):
+    before = counts(sharing.client, "add_sub")
+    # It compares nothing that is in shared memory.
+    file = data / ("given.json" if SHARED in run else "checked.json")
+    output = perf_analyzer(sharing, run, file, tmp_path / "profile.json")
+    after = counts(sharing.client, "add_sub")
+    output = output.replace("Unable to unregister all shared memory regions", "")  # CUDA's
+    assert "Failed" not in output and "Unable" not in output and "rror" not in output, output
+    requests = json.loads((tmp_path / "profile.json").read_text())["experiments"][0]["requests"]
+    assert len(requests) >= REQUESTS
+    for request in requests:
+        assert len(request["response_timestamps"]) == 1
+        if SHARED in run:
+            continue  # outputs stay in the memory, unseen
+        given, (answer,) = request["request_inputs"], request["response_outputs"]
+        a, b = np.array(given["INPUT0"]), np.array(given["INPUT1"])
+        np.testing.assert_array_equal(answer["OUTPUT0"], a + b)
+        np.testing.assert_array_equal(answer["OUTPUT1"], a - b)
+    assert after[0] - before[0] >= len(requests)
+    assert after[1] == before[1]
+    assert_well(sharing.client)
+    rows.append(compatibility.row("perf_analyzer", run))
+
+
+def test_perf_analyzer_sees_a_wrong_answer(sharing, data, tmp_path):
+    wrong = json.loads((data / "checked.json").read_text())
+    wrong["validation_data"][1]["OUTPUT1"]["content"][3] += 1
+    (tmp_path / "wrong.json").write_text(json.dumps(wrong))
+    with pytest.raises(AssertionError, match="Output doesn't match expected output"):
+        perf_analyzer(sharing, "-i grpc", tmp_path / "wrong.json", tmp_path / "profile.json")
+
+
+def test_the_page_says_what_the_run_saw():
+    """Last: after the others have filled the table."""
+    if len(rows) < len(RUNS):
+        pytest.skip("not all runs were made")
+    compatibility.check(rows)
