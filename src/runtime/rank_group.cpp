@@ -152,6 +152,7 @@ Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& 
     job->runs_prologue = !place.is_filled;
   }
   const Status status = crew->run(job, options.deadline, options.cancel);
+  if (options.rank_runs != nullptr) *options.rank_runs = crew->last_run();
   if (status.ok() && job->runs_prologue) prologue_cache_.commit(job->prologue_slot);
   release(crew, status);
   return status;
@@ -273,7 +274,9 @@ Result<std::shared_ptr<Crew>> RankGroup::rebuild(std::shared_ptr<Crew> crew) {
     crew.reset();  // before the new one takes memory
     prologue_cache_.clear();
   }
-  return Crew::create(plan_, backend_, crew_options_);
+  auto next = Crew::create(plan_, backend_, crew_options_);
+  if (next.ok()) rebuilds_.fetch_add(1, std::memory_order_relaxed);
+  return next;
 }
 
 std::vector<RankMemory> RankGroup::memory() const {
@@ -281,9 +284,15 @@ std::vector<RankMemory> RankGroup::memory() const {
   return crew_ == nullptr ? std::vector<RankMemory>() : crew_->memory();
 }
 
-std::vector<std::int64_t> RankGroup::sent_bytes() const {
+std::vector<RankUse> RankGroup::use() const {
   const std::lock_guard lock(mutex_);
-  return crew_ == nullptr ? std::vector<std::int64_t>() : crew_->sent_bytes();
+  return crew_ == nullptr ? std::vector<RankUse>() : crew_->use();
+}
+
+std::vector<std::int64_t> RankGroup::sent_bytes() const {
+  std::vector<std::int64_t> sent;
+  for (const RankUse& rank : use()) sent.push_back(rank.sent_bytes);
+  return sent;
 }
 
 std::vector<RankProfile> RankGroup::take_profiles() {

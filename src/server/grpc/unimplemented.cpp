@@ -36,10 +36,4 @@ GrpcInferenceService::Reactor* GrpcInferenceService::CudaSharedMemoryUnregister(
   return refuse(context, "CudaSharedMemoryUnregister");
 }
 
-GrpcInferenceService::Reactor* GrpcInferenceService::TraceSetting(
-    Context* context, const inference::TraceSettingRequest*, inference::TraceSettingResponse*) {
-  if (Reactor* refused = refuse_restricted(context, CallGroup::kTrace)) return refused;
-  return refuse(context, "TraceSetting");
-}
-
 }  // namespace tutti::server

@@ -1,0 +1,16 @@
+// What a person wants to see of a running server, as one JSON document: for the status page and for
+// `tutti status`. docs/serving.md describes it.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "server/metrics/machine.h"
+#include "server/service.h"
+
+namespace tutti::server {
+
+std::string status_json(const InferenceService& service, const MachineSample& machine,
+                        std::chrono::nanoseconds uptime);
+
+}  // namespace tutti::server
