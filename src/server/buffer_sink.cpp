@@ -9,7 +9,8 @@ Result<std::byte*> BufferSink::allocate(std::size_t position, const OutputDesc& 
                   str_cat("output '", output.name, "' of ", bytes, " bytes", why));
   };
   if (bytes > most_bytes_ - total_) {
-    return exhausted(str_cat(" makes an answer above ", most_bytes_, " bytes, the most it can hold"));
+    return exhausted(
+        str_cat(" makes an answer above ", most_bytes_, " bytes, the most it can hold"));
   }
   if (outputs_.size() <= position) outputs_.resize(position + 1);
   ByteBuffer& buffer = outputs_[position];

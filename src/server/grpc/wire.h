@@ -1,5 +1,6 @@
-// ModelInfer's messages as bytes: large tensors are neither parsed nor serialised, so that they are copied once on the way in
-// and not at all on the way out. Field numbers and wire types: protobuf's encoding guide.
+// ModelInfer's messages as bytes: large tensors are neither parsed nor serialised, so that they are
+// copied once on the way in and not at all on the way out. Field numbers and wire types: protobuf's
+// encoding guide.
 #pragma once
 
 #include <grpc_service.pb.h>
