@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
-
 import serving
+import yaml
 
 DEPLOY = serving.ROOT / "deploy"
 UNIT = DEPLOY / "tutti.service"

@@ -352,7 +352,12 @@ def test_a_trace_file_as_tritons_tools_read_it(repository, start, tmp_path):
         assert tensors == []
         protocol = description["request_id"].split()[0].upper()
         first = {"GRPC": "GRPC_WAITREAD", "HTTP": "HTTP_RECV"}[protocol]
-        around = (f"{first}_START", f"{first}_END", f"{protocol}_SEND_START", f"{protocol}_SEND_END")
+        around = (
+            f"{first}_START",
+            f"{first}_END",
+            f"{protocol}_SEND_START",
+            f"{protocol}_SEND_END",
+        )
         assert set(events) == {*ORDER, *around}
         ordered = [events[name] for name in (around[0], around[1], *ORDER, around[2], around[3])]
         assert ordered == sorted(ordered)

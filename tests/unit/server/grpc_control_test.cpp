@@ -98,6 +98,34 @@ TEST_F(GrpcControlTest, HealthServiceFollowsReadiness) {
   EXPECT_EQ(check(""), std::pair(grpc::StatusCode::OK, Response::NOT_SERVING));
 }
 
+TEST_F(GrpcControlTest, HealthIsWatchedUntilTheServerStops) {
+  start();
+  const auto health = grpc::health::v1::Health::NewStub(channel_);
+  using Response = grpc::health::v1::HealthCheckResponse;
+  grpc::health::v1::HealthCheckRequest request;
+  grpc::ClientContext context;
+  const auto stream = health->Watch(&context, request);
+  Response response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.status(), Response::SERVING);
+
+  request.set_service("nope");
+  grpc::ClientContext unknown_context;
+  const auto unknown = health->Watch(&unknown_context, request);
+  ASSERT_TRUE(unknown->Read(&response));
+  EXPECT_EQ(response.status(), Response::SERVICE_UNKNOWN);
+  // One that goes away is nobody's business.
+  unknown_context.TryCancel();
+  EXPECT_FALSE(unknown->Read(&response));
+  EXPECT_EQ(unknown->Finish().error_code(), grpc::StatusCode::CANCELLED);
+
+  server_->service().begin_shutdown();
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.status(), Response::NOT_SERVING);
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
 TEST_F(GrpcControlTest, LoadUnloadAndIndex) {
   start(ControlMode::kExplicit);
   const auto load = [&](const std::string& name) {
@@ -175,16 +203,14 @@ TEST_F(GrpcControlTest, StatisticsCountEveryRequestOnce) {
 
 TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
   start();
-  grpc::ClientContext c1, c2, c3, c4;
+  grpc::ClientContext c1, c2, c3;
   inference::CudaSharedMemoryStatusResponse r1;
   inference::CudaSharedMemoryRegisterResponse r2;
   inference::CudaSharedMemoryUnregisterResponse r3;
-  inference::TraceSettingResponse r4;
   const std::pair<grpc::Status, const char*> answers[] = {
       {stub_->CudaSharedMemoryStatus(&c1, {}, &r1), "CudaSharedMemoryStatus"},
       {stub_->CudaSharedMemoryRegister(&c2, {}, &r2), "CudaSharedMemoryRegister"},
       {stub_->CudaSharedMemoryUnregister(&c3, {}, &r3), "CudaSharedMemoryUnregister"},
-      {stub_->TraceSetting(&c4, {}, &r4), "TraceSetting"},
   };
   for (const auto& [status, name] : answers) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << name;
