@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "cli/http_get.h"
+#include "cli/model_options.h"
 #include "cli/status_view.h"
-#include "cli/subcommand.h"
 
 namespace tutti::cli {
 namespace {
