@@ -4,6 +4,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 #include <grpcpp/support/proto_buffer_reader.h>
+#include <malloc.h>
 
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ using google::protobuf::internal::WireFormatLite;
 // In a message of this size and above, tensors are copied so that its pieces can go: what the
 // transport cut up is larger than the tensors in it.
 constexpr std::size_t kLargeMessage = std::size_t{256} << 10;
+constexpr std::size_t kHugeMessage = std::size_t{64} << 20;
 // Outputs up to this are copied behind the fields: a piece of its own costs more.
 constexpr std::size_t kSmallOutput = std::size_t{16} << 10;
 
@@ -132,7 +134,12 @@ Status WireRequest::read(grpc::ByteBuffer* bytes) {
     }
     if (!in.ConsumedEntireMessage() || !reader.status().ok()) return no_message;
   }
-  if (!has_in_place) in_place_.Clear();
+  if (!has_in_place) {
+    const bool is_huge = in_place_.Length() >= kHugeMessage;
+    in_place_.Clear();
+    // Else the allocator keeps the pieces' memory, as much as the tensors have.
+    if (is_huge) malloc_trim(0);
+  }
   return fields_.MergeFromString(rest) ? Status() : no_message;
 }
 
