@@ -33,6 +33,12 @@ std::string encode_tag_and_length(int field, std::size_t length) {
   return {reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(end - bytes)};
 }
 
+constexpr int kInputs = inference::ModelInferRequest::kInputsFieldNumber;
+constexpr int kRawInput = inference::ModelInferRequest::kRawInputContentsFieldNumber;
+constexpr int kRawOutput = inference::ModelInferResponse::kRawOutputContentsFieldNumber;
+
+Status no_message() { return invalid_argument("the request's bytes are no ModelInferRequest"); }
+
 bool read_length(io::CodedInputStream* in, int* length) {
   std::uint32_t value = 0;
   if (!in->ReadVarint32(&value) || value > std::numeric_limits<std::int32_t>::max()) return false;
@@ -72,8 +78,6 @@ class Pieces {
   std::vector<grpc::Slice> slices_;
 };
 
-constexpr int kRawOutput = inference::ModelInferResponse::kRawOutputContentsFieldNumber;
-
 void add_response(const inference::ModelInferResponse& message, const std::string& fields,
                   const std::shared_ptr<const BufferSink>& sink, Pieces* pieces) {
   pieces->add(fields);
@@ -87,60 +91,65 @@ void add_response(const inference::ModelInferResponse& message, const std::strin
 }  // namespace
 
 Status WireRequest::read(grpc::ByteBuffer* bytes) {
-  constexpr int kInputs = inference::ModelInferRequest::kInputsFieldNumber;
-  constexpr int kRawInput = inference::ModelInferRequest::kRawInputContentsFieldNumber;
-  const bool is_large = bytes->Length() >= kLargeMessage;
-  const Status no_message = invalid_argument("the request's bytes are no ModelInferRequest");
   in_place_.Swap(bytes);
-  bool has_in_place = false;
-  std::string rest;  // the other fields
-  {
-    grpc::ProtoBufferReader reader(&in_place_);
-    io::CodedInputStream in(&reader);
-    io::StringOutputStream rest_stream(&rest);
-    io::CodedOutputStream out(&rest_stream);
-    int length = 0;
-    while (const std::uint32_t tag = in.ReadTag()) {
-      if (tag == tag_of(kInputs)) {
-        if (!read_length(&in, &length)) return no_message;
-        const auto limit = in.PushLimit(length);
-        if (!fields_.add_inputs()->MergeFromCodedStream(&in) || in.BytesUntilLimit() != 0) {
-          return no_message;
-        }
-        in.PopLimit(limit);
-      } else if (tag == tag_of(kRawInput)) {
-        if (!read_length(&in, &length)) return no_message;
-        const auto count = static_cast<std::size_t>(length);
-        const void* there = nullptr;
-        int contiguous = 0;
-        if (!is_large && in.GetDirectBufferPointer(&there, &contiguous) && contiguous >= length) {
-          raw_.emplace_back(static_cast<const std::byte*>(there), count);
-          has_in_place = true;
-          in.Skip(length);
-          continue;
-        }
-        // A length that is not there must not take memory.
-        if (count > in_place_.Length()) return no_message;
-        ByteBuffer& joined = joined_.emplace_back();
-        if (!joined.resize(count)) {
-          return Status(StatusCode::kResourceExhausted,
-                        str_cat("no memory left for raw contents of ", count, " bytes"));
-        }
-        if (!in.ReadRaw(joined.data(), length)) return no_message;
-        raw_.push_back(joined.span());
-      } else if (!WireFormatLite::SkipField(&in, tag, &out)) {
-        return no_message;
+  std::string rest;
+  Status status = read_fields(&rest);
+  // What there is of them, in any case: they say whose request it is.
+  if (!fields_.MergeFromString(rest) && status.ok()) status = no_message();
+  if (has_in_place_) return status;
+  const bool is_huge = in_place_.Length() >= kHugeMessage;
+  in_place_.Clear();
+  // Else the allocator keeps the pieces' memory, as much as the tensors have.
+  if (is_huge) malloc_trim(0);
+  return status;
+}
+
+Status WireRequest::read_fields(std::string* rest) {
+  grpc::ProtoBufferReader reader(&in_place_);
+  io::CodedInputStream in(&reader);
+  io::StringOutputStream rest_stream(rest);
+  io::CodedOutputStream out(&rest_stream);
+  while (const std::uint32_t tag = in.ReadTag()) {
+    if (tag == tag_of(kRawInput)) {
+      TUTTI_RETURN_IF_ERROR(read_raw(&in));
+    } else if (tag == tag_of(kInputs)) {
+      int length = 0;
+      if (!read_length(&in, &length)) return no_message();
+      const auto limit = in.PushLimit(length);
+      if (!fields_.add_inputs()->MergeFromCodedStream(&in) || in.BytesUntilLimit() != 0) {
+        return no_message();
       }
+      in.PopLimit(limit);
+    } else if (!WireFormatLite::SkipField(&in, tag, &out)) {
+      return no_message();
     }
-    if (!in.ConsumedEntireMessage() || !reader.status().ok()) return no_message;
   }
-  if (!has_in_place) {
-    const bool is_huge = in_place_.Length() >= kHugeMessage;
-    in_place_.Clear();
-    // Else the allocator keeps the pieces' memory, as much as the tensors have.
-    if (is_huge) malloc_trim(0);
+  return in.ConsumedEntireMessage() && reader.status().ok() ? Status() : no_message();
+}
+
+Status WireRequest::read_raw(io::CodedInputStream* in) {
+  int length = 0;
+  // A length that is not there must not take memory.
+  if (!read_length(in, &length) || static_cast<std::size_t>(length) > in_place_.Length()) {
+    return no_message();
   }
-  return fields_.MergeFromString(rest) ? Status() : no_message;
+  const auto bytes = static_cast<std::size_t>(length);
+  const void* there = nullptr;
+  int contiguous = 0;
+  const bool may_stay = in_place_.Length() < kLargeMessage;
+  if (may_stay && in->GetDirectBufferPointer(&there, &contiguous) && contiguous >= length) {
+    raw_.emplace_back(static_cast<const std::byte*>(there), bytes);
+    has_in_place_ = true;
+    return in->Skip(length) ? Status() : no_message();
+  }
+  ByteBuffer& joined = joined_.emplace_back();
+  if (!joined.resize(bytes)) {
+    return Status(StatusCode::kResourceExhausted,
+                  str_cat("no memory left for raw contents of ", bytes, " bytes"));
+  }
+  if (!in->ReadRaw(joined.data(), length)) return no_message();
+  raw_.push_back(joined.span());
+  return {};
 }
 
 grpc::ByteBuffer write_response(const inference::ModelInferResponse& message,

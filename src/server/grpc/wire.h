@@ -3,12 +3,15 @@
 // encoding guide.
 #pragma once
 
+#include <google/protobuf/io/coded_stream.h>
 #include <grpc_service.pb.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <limits>
 #include <list>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -31,10 +34,14 @@ class WireRequest {
   std::span<const std::span<const std::byte>> raw_contents() const { return raw_; }
 
  private:
+  Status read_fields(std::string* rest);  // `rest`: those that are read when all are there
+  Status read_raw(google::protobuf::io::CodedInputStream* in);
+
   inference::ModelInferRequest fields_;
   std::vector<std::span<const std::byte>> raw_;
   std::list<ByteBuffer> joined_;  // what came in pieces
   grpc::ByteBuffer in_place_;     // what did not
+  bool has_in_place_ = false;
 };
 
 // `message` and, behind it, raw_output_contents: the sink's outputs by reference, as many as
