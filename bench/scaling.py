@@ -333,11 +333,16 @@ def served(run, folder, sizes, shape):
             continue
         report = json.loads(out)
         run.raw[f"served, {ranks} ranks"] = report
-        for way, seconds in report["median_s"].items():
+        for way, why in report["failures"].items():
+            run.failures.append({"step": f"served, {ranks} ranks, {way}", "why": why})
+        calls = [(way, seconds, "one client") for way, seconds in report["median_s"].items()]
+        for way, seconds in report["two_in_flight_s"].items():
+            calls.append((f"{way}, two in flight", seconds, "two clients, time by calls"))
+        for way, seconds, clients in calls:
             run.add(
                 bare, name=f"cosmos-shape, a call by {way}", shape=shape, ranks=ranks, dtype="bf16",
                 ours_s=seconds, peer="the bare forward", peer_s=bare["median_s"],
-                command="bench/scaling.py: tutti serve, one client",
+                command=f"bench/scaling.py: tutti serve, {clients}",
             )  # fmt: skip
 
 

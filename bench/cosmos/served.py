@@ -1,9 +1,11 @@
-"""Times calls of the served reference workload from this host: over gRPC, and with tensors in system shared memory.
+"""Times calls of the served reference workload from this host: over gRPC, and with tensors in shared memory.
 
     python served.py TUTTI REPOSITORY MODEL RANKS [--backend cuda ...]
 
-Starts `tutti serve` on the repository, sends requests of the true size one after the other, and prints one JSON object.
-Requests are prepared before the clock starts; it stops when the answer's bytes are there.
+Starts `tutti serve` on the repository, sends requests of the true size, and prints one JSON object: seconds of a call
+with tensors in the message, in system shared memory and in CUDA shared memory, one after the other; then seconds a call
+with two in flight. Requests are prepared before the clock starts; it stops when the answer's bytes are there. All ways
+must give the same bytes.
 """
 
 import argparse
@@ -12,11 +14,13 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing import shared_memory
 
 import grpc
 import numpy as np
+from cuda_region import CudaRegion, runtime
 from tritonclient.grpc import service_pb2
 
 LIMIT = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
@@ -65,14 +69,10 @@ def request_of(model, given):
 
 
 def grpc_call(stub, model, given):
+    """() -> the result's bytes, as the other calls below."""
     request = request_of(model, given)
     request.raw_input_contents.extend(content for _, _, content in given.values())
-
-    def call():
-        answer = stub.ModelInfer(request)
-        assert len(answer.raw_output_contents[0]) == len(given["patches"][2])
-
-    return call
+    return lambda: stub.ModelInfer(request).raw_output_contents[0]
 
 
 def region_bytes(given):
@@ -80,28 +80,51 @@ def region_bytes(given):
     return sum(len(content) for _, _, content in given.values()) + len(given["patches"][2])
 
 
-def shared_call(stub, model, given, region):
-    """All tensors in one region, which the server maps."""
-    result = len(given["patches"][2])
-    stub.SystemSharedMemoryRegister(
-        service_pb2.SystemSharedMemoryRegisterRequest(
-            name="all", key="/" + region.name.lstrip("/"), offset=0, byte_size=region_bytes(given)
-        )
-    )
+def placed_request(model, given, name, write):
+    """All tensors in the region `name`, one after the other, the result last: the request and where that begins."""
     request = request_of(model, given)
     offset = 0
 
     def place(tensor, length):
-        tensor.parameters["shared_memory_region"].string_param = "all"
+        tensor.parameters["shared_memory_region"].string_param = name
         tensor.parameters["shared_memory_offset"].int64_param = offset
         tensor.parameters["shared_memory_byte_size"].int64_param = length
 
     for tensor, (_, _, content) in zip(request.inputs, given.values(), strict=True):
         place(tensor, len(content))
-        region.buf[offset : offset + len(content)] = content
+        write(content, offset)
         offset += len(content)
-    place(request.outputs[0], result)
-    return lambda: stub.ModelInfer(request)
+    place(request.outputs[0], len(given["patches"][2]))
+    return request, offset
+
+
+def system_call(stub, model, given, region, name="all"):
+    """All tensors in one region, which the server maps."""
+    register = service_pb2.SystemSharedMemoryRegisterRequest(
+        name=name, key="/" + region.name.lstrip("/"), offset=0, byte_size=region_bytes(given)
+    )
+    stub.SystemSharedMemoryRegister(register)
+
+    def write(content, offset):
+        region.buf[offset : offset + len(content)] = content
+
+    request, result = placed_request(model, given, name, write)
+
+    def call():
+        stub.ModelInfer(request)
+        return region.buf[result : result + len(given["patches"][2])]
+
+    return call
+
+
+def cuda_call(stub, model, given, region, name="cuda"):
+    """All tensors in one region of a GPU. What comes back is fetched by read(), outside of the clock."""
+    register = service_pb2.CudaSharedMemoryRegisterRequest(
+        name=name, raw_handle=region.handle, device_id=region.device, byte_size=region.byte_size
+    )
+    stub.CudaSharedMemoryRegister(register)
+    request, result = placed_request(model, given, name, region.write)
+    return lambda: stub.ModelInfer(request), lambda: region.read(len(given["patches"][2]), result)
 
 
 def timed(call, runs):
@@ -112,6 +135,72 @@ def timed(call, runs):
         call()
         seconds.append(time.perf_counter() - begin)
     return seconds
+
+
+def in_flight(calls, runs):
+    """Seconds a call when each of `calls` is made again and again, all at the same time."""
+    for call in calls:
+        call()
+    threads = [
+        threading.Thread(target=lambda call=call: [call() for _ in range(runs)]) for call in calls
+    ]
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return (time.perf_counter() - begin) / (runs * len(calls))
+
+
+def executed(stub, model):
+    """How many forwards the ranks ran so far, and in how many seconds, as the server says."""
+    answer = stub.ModelStatistics(service_pb2.ModelStatisticsRequest(name=model))
+    infer = answer.model_stats[0].inference_stats.compute_infer
+    return infer.count, infer.ns / 1e9
+
+
+def forward_seconds(stub, model, run):
+    """run()'s result, and what one of its forwards took."""
+    count, seconds = executed(stub, model)
+    result = run()
+    later, more = executed(stub, model)
+    return result, (more - seconds) / max(later - count, 1)
+
+
+def measure(stub, model, given, region, runs):
+    seconds, failures, report = {}, {}, {}
+    call = grpc_call(stub, model, given)
+    right = call()
+    assert len(right) == len(given["patches"][2])
+    seconds["gRPC"], report["forward_s"] = forward_seconds(stub, model, lambda: timed(call, runs))
+    two = {"gRPC": [grpc_call(stub, model, given) for _ in range(2)]}
+    try:
+        call = system_call(stub, model, given, region)
+        seconds["gRPC and shared memory"] = timed(call, runs)
+        assert bytes(call()) == right, "the result in shared memory is another one"
+    except grpc.RpcError as error:
+        failures["shared memory"] = error.details()
+    library = runtime()
+    regions = [CudaRegion(library, region_bytes(given)) for _ in range(2)] if library else []
+    try:
+        if regions:
+            pairs = [cuda_call(stub, model, given, r, f"cuda{i}") for i, r in enumerate(regions)]
+            seconds["gRPC and CUDA shared memory"] = timed(pairs[0][0], runs)
+            assert pairs[0][1]() == right, "the result in CUDA shared memory is another one"
+            two["gRPC and CUDA shared memory"] = [call for call, _ in pairs]
+    except grpc.RpcError as error:
+        failures["CUDA shared memory"] = error.details()
+    report["two_in_flight_s"], report["two_in_flight_forward_s"] = {}, {}
+    for way, calls in two.items():
+        period, forward = forward_seconds(stub, model, lambda c=calls: in_flight(c, runs))
+        report["two_in_flight_s"][way], report["two_in_flight_forward_s"][way] = period, forward
+    for r in regions:
+        r.close()
+    return report | {
+        "median_s": {way: statistics.median(s) for way, s in seconds.items()},
+        "all_s": seconds,
+        "failures": failures,
+    }
 
 
 def wait_until_ready(stub, server, seconds):
@@ -158,14 +247,8 @@ def main():
     try:
         stub = Service(port)
         wait_until_ready(stub, server, options.start_seconds)
-        seconds = {"gRPC": timed(grpc_call(stub, options.model, given), options.runs)}
-        try:
-            call = shared_call(stub, options.model, given, region)
-            seconds["gRPC and shared memory"] = timed(call, options.runs)
-        except grpc.RpcError as error:
-            print(f"shared memory: {error}", file=sys.stderr)
-        median = {way: statistics.median(s) for way, s in seconds.items()}
-        print(json.dumps({"ranks": options.ranks, "median_s": median, "all_s": seconds}))
+        report = measure(stub, options.model, given, region, options.runs)
+        print(json.dumps({"ranks": options.ranks} | report))
     finally:
         server.terminate()
         server.wait(30)

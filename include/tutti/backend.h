@@ -55,6 +55,7 @@ typedef struct tutti_kernel tutti_kernel;
 typedef struct tutti_buffer tutti_buffer;
 typedef struct tutti_recording tutti_recording;
 typedef struct tutti_host_memory tutti_host_memory;
+typedef struct tutti_device_memory tutti_device_memory;
 
 /* Dense, row-major. dtype is ONNX's TensorProto.DataType; 0 is an optional operand that is absent.
  * data: the elements in host memory where they are constant, else null. Where is_host_memory is
@@ -118,6 +119,18 @@ typedef struct tutti_rank_options {
   const tutti_communicator* communicators; /* by mesh axis; num_ranks 1 for axes of size 1 */
   const tutti_communicator* group;         /* all ranks of the mesh; num_ranks 1 for one */
 } tutti_rank_options;
+
+/* What a device is doing, for people and dashboards. Numbers below 0 are not known. */
+typedef struct tutti_device_load {
+  uint32_t size;
+  char uuid[96];             /* "GPU-..." */
+  double memory_total_bytes; /* of the device, whoever uses it */
+  double memory_used_bytes;
+  double utilization; /* 0 to 1 */
+  double power_watts; /* drawn now */
+  double power_limit_watts;
+  double energy_joules; /* since the driver was loaded */
+} tutti_device_load;
 
 typedef struct tutti_backend_api {
   uint32_t abi; /* TUTTI_BACKEND_ABI */
@@ -207,6 +220,28 @@ typedef struct tutti_backend_api {
                        tutti_error* error);
   void* (*host_data)(tutti_host_memory* memory);
   void (*free_host)(tutti_host_memory* memory);
+
+  /* From here on, an entry that a plug-in of version 2 does not have is null or past its table's
+   * size: the host does without. */
+
+  /* Memory of a device that another process shares, by the handle that it gave out (for CUDA the 64
+   * bytes of cudaIpcMemHandle_t). TUTTI_INVALID_ARGUMENT: no such device, a handle that is none,
+   * fewer bytes behind it than asked for. The other process keeps the memory until free_device. */
+  tutti_device_memory* (*open_device_memory)(tutti_backend* backend, int32_t device,
+                                             const void* handle, uint64_t handle_bytes,
+                                             uint64_t bytes, tutti_error* error);
+  /* Memory for a request's tensors, 256-byte aligned; *memory is null where they do not gain by
+   * lying on a device. TUTTI_RESOURCE_EXHAUSTED when there is no room. */
+  int (*allocate_device)(tutti_backend* backend, int32_t device, uint64_t bytes,
+                         tutti_device_memory** memory, tutti_error* error);
+  void* (*device_data)(tutti_device_memory* memory);
+  /* Of both kinds; the memory may outlive the backend. */
+  void (*free_device)(tutti_device_memory* memory);
+  /* Copies the host's memory to such memory and waits for it; ranks go on meanwhile. */
+  int (*write_device_memory)(tutti_backend* backend, int32_t device, void* target, const void* host,
+                             uint64_t bytes, tutti_error* error);
+  int (*device_load)(tutti_backend* backend, int32_t device, tutti_device_load* load,
+                     tutti_error* error);
 } tutti_backend_api;
 
 /* The table lives as long as the process. */

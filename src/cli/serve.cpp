@@ -187,6 +187,7 @@ int run_serve(ServeCommand& command) {
   options.grpc.reset();
   if (command.allows_grpc) options.grpc = command.grpc;
   if (command.allows_http) options.http = command.http;
+  options.service.gpu = gpu;
   if (command.allows_metrics) options.metrics = command.metrics;
   options.metrics_interval =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.metrics_interval_ms));

@@ -86,10 +86,27 @@ class View {
              span_of(server.at("uptime_seconds").get<double>()) +
              format("   cpu %.0f %%   memory ", 100 * machine.at("cpu_utilization").get<double>()) +
              bytes(machine.at("memory_used_bytes").get<double>()) + " of " +
-             bytes(machine.at("memory_total_bytes").get<double>()) + "\n\n";
+             bytes(machine.at("memory_total_bytes").get<double>()) + "\n";
+    for (const Json& gpu : now_.at("gpus")) add_gpu(gpu);
+    text_ += "\n";
     text_ +=
         coloured(kFaint, format("%-28s %8s %-11s %6s %9s %9s %9s %9s %7s\n", "MODEL", "VERSION",
                                 "STATE", "QUEUE", "REQ/S", "P50 MS", "P99 MS", "SERVED", "FAILED"));
+  }
+
+  void add_gpu(const Json& gpu) {
+    text_ += plain(gpu.at("uuid").get<std::string>());
+    if (!gpu.at("utilization").is_null()) {
+      text_ += format("   %.0f %%", 100 * gpu.at("utilization").get<double>());
+    }
+    if (!gpu.at("memory_used_bytes").is_null() && !gpu.at("memory_total_bytes").is_null()) {
+      text_ += "   memory " + bytes(gpu.at("memory_used_bytes").get<double>()) + " of " +
+               bytes(gpu.at("memory_total_bytes").get<double>());
+    }
+    if (!gpu.at("power_watts").is_null()) {
+      text_ += format("   %.0f W", gpu.at("power_watts").get<double>());
+    }
+    text_ += "\n";
   }
 
   const Json* earlier(const Json& model) const {

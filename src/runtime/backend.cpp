@@ -51,4 +51,22 @@ Result<std::shared_ptr<std::byte>> Backend::allocate_host(std::size_t /*bytes*/)
   return std::shared_ptr<std::byte>();
 }
 
+Result<std::shared_ptr<std::byte>> Backend::open_device_memory(
+    int /*device*/, std::span<const std::byte> /*handle*/, std::size_t /*bytes*/) {
+  return unimplemented("the ", name(), " backend has no device memory that processes share");
+}
+
+Result<std::shared_ptr<std::byte>> Backend::allocate_device(int /*device*/, std::size_t /*bytes*/) {
+  return std::shared_ptr<std::byte>();
+}
+
+Status Backend::write_device_memory(int device, void* /*target*/, const void* /*host*/,
+                                    std::size_t /*bytes*/) {
+  return check_device_memory(device, nullptr, 0);
+}
+
+Result<DeviceLoad> Backend::device_load(int /*device*/) {
+  return unimplemented("the ", name(), " backend does not know the load of its devices");
+}
+
 }  // namespace tutti

@@ -126,6 +126,17 @@ struct RankDeviceOptions {
   std::shared_ptr<Communicator> group;  // of all ranks of the mesh; null for one
 };
 
+// What a device is doing, whoever uses it. Numbers below 0 are not known.
+struct DeviceLoad {
+  std::string uuid;  // "GPU-..."
+  double memory_total_bytes = -1;
+  double memory_used_bytes = -1;
+  double utilization = -1;  // 0 to 1
+  double power_watts = -1;
+  double power_limit_watts = -1;
+  double energy_joules = -1;  // since the driver was loaded
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -143,6 +154,20 @@ class Backend {
   virtual Status read_device_memory(void* host, int device, const void* source, std::size_t bytes);
   // Host memory that the devices reach fastest, 64-byte aligned; null where any host memory does.
   virtual Result<std::shared_ptr<std::byte>> allocate_host(std::size_t bytes);
+
+  // The first `bytes` of memory of a device that another process shares by `handle` (for CUDA the
+  // bytes of cudaIpcMemHandle_t). UNIMPLEMENTED where there is no such thing; INVALID_ARGUMENT: no
+  // such device, a handle that is none, fewer bytes behind it.
+  virtual Result<std::shared_ptr<std::byte>> open_device_memory(int device,
+                                                                std::span<const std::byte> handle,
+                                                                std::size_t bytes);
+  // Memory of a device for a request's tensors, 256-byte aligned, which may outlive the backend;
+  // null where they do not gain by lying there. RESOURCE_EXHAUSTED when there is no room.
+  virtual Result<std::shared_ptr<std::byte>> allocate_device(int device, std::size_t bytes);
+  // Copies to such memory and waits for it. Like read_device_memory() it does not wait for ranks,
+  // nor they for it.
+  virtual Status write_device_memory(int device, void* target, const void* host, std::size_t bytes);
+  virtual Result<DeviceLoad> device_load(int device);
 };
 
 }  // namespace tutti

@@ -1,6 +1,7 @@
 #include "runtime/crew.h"
 
 #include <exception>
+#include <new>
 
 namespace tutti {
 namespace {
@@ -78,6 +79,9 @@ Status Crew::run_rank(int rank, const RankJob& job, RankRun* run) {
 Status Crew::run_guarded(int rank, const RankJob& job) {
   try {
     return executors_[static_cast<std::size_t>(rank)]->run(job);
+  } catch (const std::bad_alloc&) {
+    mark_damaged();
+    return Status(StatusCode::kResourceExhausted, "no memory left on the host");
   } catch (const std::exception& error) {
     mark_damaged();
     return internal_error("exception: ", error.what());
@@ -97,9 +101,11 @@ void Crew::report(int rank, const RankRun& run, const Status& status) {
   {
     const std::lock_guard lock(mutex_);
     if (!status.ok() && verdict_.ok()) {
-      // What is wrong with a request's content or with the plan is no damage to the ranks.
+      // What is wrong with a request's content or with the plan is no damage to the ranks, nor is
+      // memory that they did not get.
       const bool keeps_code = status.code() == StatusCode::kInvalidArgument ||
-                              status.code() == StatusCode::kUnimplemented;
+                              status.code() == StatusCode::kUnimplemented ||
+                              status.code() == StatusCode::kResourceExhausted;
       is_damaged_ = is_damaged_ || !keeps_code;
       reason = Status(keeps_code ? status.code() : StatusCode::kUnavailable,
                       str_cat("rank ", rank, " of ", size(), ": ", status.message()));

@@ -47,7 +47,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
   // Waits until all ranks are done, one has failed, the deadline passes or `cancel` is requested;
   // in the last two cases, condemns the run. OK, or what the request fails with: CANCELLED,
   // DEADLINE_EXCEEDED naming the ranks that hold up the others, INVALID_ARGUMENT or UNIMPLEMENTED
-  // when a rank says so of the request or the plan, and UNAVAILABLE otherwise. The first rank that
+  // when a rank says so of the request or the plan, RESOURCE_EXHAUSTED when its device has no room,
+  // and UNAVAILABLE otherwise. The first rank that
   // failed is named.
   Status wait(TimePoint deadline, const std::stop_token& cancel);
 

@@ -107,7 +107,6 @@ Result<Executor::Entry*> Executor::entry_for(Compiled* compiled, const ShapeBind
                                      &constants_, storage, &profile_));
   weight_bytes_.store(constants_.bytes(), std::memory_order_relaxed);
   entry.last_use = ++uses_;
-  TUTTI_RETURN_IF_ERROR(grow_arena(entry.program->arena_bytes()));
   compiled->entries.push_back(std::move(entry));
   return &compiled->entries.back();
 }
@@ -167,13 +166,16 @@ Status Executor::run_graph(Compiled* compiled, Program* program, const RankJob& 
 }
 
 Status Executor::run(const RankJob& job) {
-  // Both programs before either runs: the arena must be large enough for both.
+  // Both programs before either runs: the arena must be large enough for both. Whatever happened to
+  // it in a request that found no room for a larger one.
   Program* prologue = nullptr;
   if (job.prologue_slot >= 0 || (job.only_prepares && prologue_.graph != nullptr)) {
     TUTTI_ASSIGN_OR_RETURN(const Entry* entry, entry_for(&prologue_, *job.shapes));
     prologue = entry->program.get();
   }
   TUTTI_ASSIGN_OR_RETURN(Entry * main, entry_for(&main_, *job.shapes));
+  const std::size_t prologue_bytes = prologue == nullptr ? 0 : prologue->arena_bytes();
+  TUTTI_RETURN_IF_ERROR(grow_arena(std::max(prologue_bytes, main->program->arena_bytes())));
   if (job.only_prepares) return {};
   timeline_.clear();
   if (prologue != nullptr) {

@@ -12,6 +12,10 @@ struct MemoryPlace {
   int device = 0;  // kDevice: as the backend counts its devices
 };
 
+inline bool is_on_device(const MemoryPlace& place) {
+  return place.kind == MemoryPlace::Kind::kDevice;
+}
+
 // By name of the input or output. What is not named lies in host memory.
 using MemoryPlaces = std::map<std::string, MemoryPlace, std::less<>>;
 

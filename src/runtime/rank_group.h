@@ -34,6 +34,12 @@ struct RankGroupOptions {
 // Memory for an output, as large as `desc` says. The tensor keeps it alive.
 using OutputAllocator = std::function<Result<Tensor>(std::size_t output, const TensorDesc& desc)>;
 
+// When the ranks had a request.
+struct RunTimes {
+  TimePoint started;
+  TimePoint finished;
+};
+
 struct RunOptions {
   TimePoint deadline = kNoDeadline;
   std::stop_token cancel;           // may be requested from any thread
@@ -42,11 +48,14 @@ struct RunOptions {
   MemoryPlaces input_places;
   MemoryPlaces output_places;  // of what allocate_output gives
   bool is_profiled = false;    // add to the profile
+  RunTimes* times = nullptr;   // filled by a run that succeeds
   // Optional: set when the run is over, well or not, to what each rank did.
   std::vector<RankRun>* rank_runs = nullptr;
 };
 
-// One request runs at a time; others wait for it. All functions are thread-safe.
+// One request runs at a time; others wait for it. Where devices have memory of their own, the large
+// tensors of one that waits go up meanwhile, and its answers come down while the next one runs
+// (StagedMemory). All functions are thread-safe.
 class RankGroup {
  public:
   // Errors: devices that are not as many as ranks (both numbers named), what the backend refuses.
@@ -61,8 +70,9 @@ class RankGroup {
   // first rank that failed, or when the group is stopped or cannot be rebuilt; DEADLINE_EXCEEDED
   // with the ranks that did not finish; CANCELLED. Where a kernel finds the fault with the
   // request's content or has no form for its sizes, the code is its INVALID_ARGUMENT or
-  // UNIMPLEMENTED; INVALID_ARGUMENT also for device memory that the backend does not take. After an
-  // error the group mends itself, and the next request works.
+  // UNIMPLEMENTED; RESOURCE_EXHAUSTED where a device has no room for a request of these sizes;
+  // INVALID_ARGUMENT also for device memory that the backend does not take. After an error the
+  // group mends itself, and the next request works.
   Result<std::vector<Tensor>> run(std::span<const Tensor> inputs, const RunOptions& options);
 
   // Makes the kernels for these sizes on all ranks, so that the first request need not.
@@ -84,6 +94,8 @@ class RankGroup {
   std::vector<RankProfile> take_profiles();
   // The last profiled request step by step, by rank; waits for a running request.
   std::vector<RankTimeline> take_timelines();
+  // Requests that are worth giving at a time: one more than runs, where tensors travel meanwhile.
+  int concurrency() const { return staged_ == nullptr ? 1 : 2; }
   int threads_per_rank() const { return crew_options_.threads_per_rank; }
 
  private:
@@ -96,6 +108,10 @@ class RankGroup {
   Result<std::vector<Tensor>> allocate_outputs(const ShapeBinding& shapes,
                                                const RunOptions& options);
   Status check_places(std::span<const Tensor> inputs, const RunOptions& options);
+  // `is_staged`: by output.
+  Status stage(RankJob* job, std::vector<bool>* is_staged, const RunOptions& options);
+  Status give_outputs(const RankJob& job, const std::vector<bool>& is_staged,
+                      std::vector<Tensor>* outputs);
   Result<Hash128> prologue_key(const RankJob& job, const RunOptions& options);
   void apply_locked(GroupEvent event);
   void keep();  // the keeper's thread: rebuilds what has failed
@@ -110,6 +126,7 @@ class RankGroup {
   PrologueCache prologue_cache_;  // used by who runs or rebuilds
   AnswerMemory answer_memory_;
   std::atomic<std::int64_t> rebuilds_{0};
+  std::unique_ptr<StagedMemory> staged_;  // null where tensors are better off on the host
 
   // Lock order: this one before a crew's.
   mutable std::mutex mutex_;

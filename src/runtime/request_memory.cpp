@@ -7,8 +7,6 @@ namespace {
 
 // Smaller answers are made faster than they are looked for.
 constexpr std::size_t kSmallestBlock = std::size_t{64} << 10;
-// Idle blocks that are kept: answers of a few requests that overlap.
-constexpr std::size_t kMostBlocks = 8;
 
 }  // namespace
 
@@ -40,7 +38,9 @@ Status check_place(const MemoryPlaces& places, const std::string& name, std::str
       .with_context(str_cat(what, " '", name, "'"));
 }
 
-struct AnswerMemory::Pool {
+struct BlockPool::Blocks {
+  explicit Blocks(std::size_t most) : most_idle(most) {}
+
   struct Block {
     std::size_t bytes = 0;
     std::shared_ptr<std::byte> memory;
@@ -59,42 +59,86 @@ struct AnswerMemory::Pool {
   void give_back(std::size_t bytes, std::shared_ptr<std::byte> memory) {
     Block oldest;  // goes after the lock
     const std::lock_guard lock(mutex);
-    if (idle.size() >= kMostBlocks) {
+    if (idle.size() >= most_idle) {
       oldest = std::move(idle.front());
       idle.erase(idle.begin());
     }
     idle.push_back({bytes, std::move(memory)});
   }
 
+  const std::size_t most_idle;
   std::mutex mutex;
   std::vector<Block> idle;  // under mutex; longest idle first
 };
 
-AnswerMemory::AnswerMemory() : pool_(std::make_shared<Pool>()) {}
+BlockPool::BlockPool(std::size_t most_idle) : blocks_(std::make_shared<Blocks>(most_idle)) {}
 
-std::size_t AnswerMemory::idle_blocks() const {
-  const std::lock_guard lock(pool_->mutex);
-  return pool_->idle.size();
+std::size_t BlockPool::idle_blocks() const {
+  const std::lock_guard lock(blocks_->mutex);
+  return blocks_->idle.size();
+}
+
+void BlockPool::drop_idle() {
+  std::vector<Blocks::Block> gone;  // after the lock
+  const std::lock_guard lock(blocks_->mutex);
+  gone.swap(blocks_->idle);
+}
+
+Result<std::shared_ptr<std::byte>> BlockPool::lend(std::size_t bytes, const Make& make) {
+  std::shared_ptr<std::byte> memory = blocks_->take(bytes);
+  if (memory == nullptr) {
+    TUTTI_ASSIGN_OR_RETURN(memory, make());
+  }
+  if (memory == nullptr) return memory;
+  std::byte* data = memory.get();
+  return std::shared_ptr<std::byte>(
+      data, [blocks = blocks_, bytes, memory = std::move(memory)](std::byte*) mutable {
+        blocks->give_back(bytes, std::move(memory));
+      });
 }
 
 Result<Tensor> AnswerMemory::allocate(const TensorDesc& desc, Backend& backend) {
   const std::size_t bytes = desc.byte_size();
   if (bytes < kSmallestBlock) return Tensor::allocate(desc.dtype, desc.dims);
-  std::shared_ptr<std::byte> memory = pool_->take(bytes);
-  if (memory == nullptr) {
-    TUTTI_ASSIGN_OR_RETURN(memory, backend.allocate_host(bytes));
-  }
-  if (memory == nullptr) {
+  const auto make = [&]() -> Result<std::shared_ptr<std::byte>> {
+    TUTTI_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, backend.allocate_host(bytes));
+    if (memory != nullptr) return memory;
     TUTTI_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(desc.dtype, desc.dims));
     const auto owner = std::make_shared<Tensor>(std::move(tensor));
-    memory = std::shared_ptr<std::byte>(owner, owner->mutable_data());
-  }
-  std::byte* data = memory.get();
-  const auto lent = std::shared_ptr<const void>(
-      data, [pool = pool_, bytes, memory = std::move(memory)](const void*) mutable {
-        pool->give_back(bytes, std::move(memory));
-      });
-  return Tensor::view(desc.dtype, desc.dims, data, lent);
+    return std::shared_ptr<std::byte>(owner, owner->mutable_data());
+  };
+  TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<std::byte> memory, pool_.lend(bytes, make));
+  return Tensor::view(desc.dtype, desc.dims, memory.get(), memory);
+}
+
+std::unique_ptr<StagedMemory::Share> StagedMemory::take_share() {
+  constexpr int kMost = 2;
+  if (taken_.fetch_add(1) < kMost) return std::make_unique<Share>(&taken_);
+  taken_.fetch_sub(1);
+  return nullptr;
+}
+
+Result<Tensor> StagedMemory::room_for(const TensorDesc& desc) {
+  const std::size_t bytes = desc.byte_size();
+  if (bytes < kSmallestBlock) return Tensor();
+  const auto memory = pool_.lend(bytes, [&] { return backend_.allocate_device(device_, bytes); });
+  if (memory.status().code() == StatusCode::kResourceExhausted) return Tensor();
+  TUTTI_RETURN_IF_ERROR(memory.status());
+  if (*memory == nullptr) return Tensor();
+  return Tensor::view(desc.dtype, desc.dims, memory->get(), *memory);
+}
+
+Result<Tensor> StagedMemory::upload(const Tensor& host) {
+  TUTTI_ASSIGN_OR_RETURN(Tensor staged, room_for(host.desc()));
+  if (!staged.defined()) return staged;
+  TUTTI_RETURN_IF_ERROR(
+      backend_.write_device_memory(device_, staged.mutable_data(), host.data(), host.byte_size()));
+  return staged;
+}
+
+Status StagedMemory::download(const Tensor& staged, Tensor* host) {
+  return backend_.read_device_memory(host->mutable_data(), device_, staged.data(),
+                                     staged.byte_size());
 }
 
 }  // namespace tutti

@@ -98,7 +98,10 @@ Result<ScheduledInstance> BackendLoader::create_instance(const inference::ModelC
   const inference::ModelRateLimiter& limits = config.instance_group(placement.group).rate_limiter();
   auto claims = instance_claims(limits, placement.devices, placement.is_on_cpu ? "cpu" : gpu_kind,
                                 rate_limit_);
-  TUTTI_ASSIGN_OR_RETURN(auto member, limiter_.join(std::move(claims), limits.priority()));
+  std::unique_ptr<RateLimiter::Member> member;  // none for what shares nothing
+  if (!claims.empty()) {
+    TUTTI_ASSIGN_OR_RETURN(member, limiter_.join(std::move(claims), limits.priority()));
+  }
   TUTTI_ASSIGN_OR_RETURN(auto model, source.create_instance(placement));
   return ScheduledInstance{std::move(model), std::move(member)};
 }
@@ -108,7 +111,7 @@ Status BackendLoader::run_warmup(const ModelFolder& folder, const ConfigFile& fi
                                  const inference::ModelConfig& config,
                                  const ScheduledInstance& instance) {
   if (config.model_warmup_size() == 0) return Status();
-  instance.claims->acquire({});
+  if (instance.claims != nullptr) instance.claims->acquire({});
   const ClaimHolder holder(instance.claims.get());
   return warm_up(file, config, folder.path, *instance.model);
 }

@@ -17,6 +17,7 @@
 #include "base/dims.h"
 #include "base/dtype.h"
 #include "base/status.h"
+#include "runtime/memory_place.h"
 
 namespace tutti::server {
 
@@ -54,8 +55,9 @@ struct InferInput {
   DType dtype = DType::kUndefined;
   Dims shape;
   std::span<const std::byte> data;
-  // Where the data lie instead; the service sets `data` from it.
+  // Where the data lie instead; the service sets `data` from it, and `place`.
   std::optional<SharedMemoryRef> shared_memory = std::nullopt;
+  MemoryPlace place = {};  // on a device, `data` is not for the host to read
 };
 
 // What a client wants of one output besides the output itself.
@@ -88,6 +90,8 @@ struct InferRequest {
   // Past this time a request without an answer fails with DEADLINE_EXCEEDED.
   std::optional<TimePoint> deadline;
   std::stop_token cancel;  // requested when nobody waits for the answer any more
+  // Inputs or outputs lie on a device: the host neither joins them with others' nor keeps them.
+  bool has_device_tensors = false;
   std::shared_ptr<ModelTrace> trace = nullptr;   // null: it is not traced
   std::vector<RankTimes>* rank_times = nullptr;  // optional: for the model to fill, well or not
 };
@@ -111,6 +115,8 @@ class OutputSink {
   // the sink. Called once for each output, by one thread.
   virtual Result<std::byte*> allocate(std::size_t position, const OutputDesc& output,
                                       std::size_t bytes) = 0;
+  // Where that memory lies; elsewhere than on the host only for requests with has_device_tensors.
+  virtual MemoryPlace place(std::size_t /*position*/) const { return {}; }
   // Once, when all outputs are written and before the request counts as answered: may still change
   // how they are described, or fail it. `is_batched`: their first dimension counts a batch.
   virtual Status complete(bool /*is_batched*/, std::vector<OutputDesc>* /*outputs*/) {

@@ -44,7 +44,6 @@ void end_trace(const std::shared_ptr<ModelTrace>& trace, const RequestTimes& tim
 }
 
 void trace_inputs(const InferRequest& request) {
-  if (!request.trace || !request.trace->wants_tensors()) return;
   for (const InferInput& input : request.inputs) {
     request.trace->add_tensor("TENSOR_QUEUE_INPUT", input.name, input.dtype, input.shape,
                               input.data);
@@ -53,7 +52,6 @@ void trace_inputs(const InferRequest& request) {
 
 void trace_outputs(const InferRequest& request, const InferResult& result,
                    const RecordingSink& sink) {
-  if (!request.trace || !request.trace->wants_tensors()) return;
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {
     const OutputDesc& output = result.outputs[i];
     request.trace->add_tensor("TENSOR_BACKEND_OUTPUT", output.name, output.dtype, output.shape,
@@ -93,7 +91,7 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   const Result<std::int64_t> batch = check_request(signature_, max_batch_size(), &request);
   if (!batch.ok()) return refuse(batch.status(), FailureReason::kOther);
   std::optional<CacheMiss> miss;
-  if (cache_.cache) {
+  if (cache_.cache && !request.has_device_tensors) {
     const TimePoint began = now();
     const Hash128 key = response_key(cache_.model, request);
     if (const auto found = cache_.cache->find(key)) {
@@ -110,21 +108,24 @@ bool LoadedModel::infer(InferRequest& request, const std::shared_ptr<OutputSink>
   auto pending = std::make_shared<PendingRequest>();
   pending->sink = sink;
   std::shared_ptr<RecordingSink> recording;
-  if (miss || (trace && trace->wants_tensors())) {
+  // What lies on a device is not for the host to read.
+  const bool traces_tensors = trace && trace->wants_tensors() && !request.has_device_tensors;
+  if (miss || traces_tensors) {
     recording = std::make_shared<RecordingSink>(sink, request.outputs.size());
     pending->sink = recording;
   }
-  trace_inputs(request);
+  if (traces_tensors) trace_inputs(request);
   pending->request = std::move(request);
   pending->times.arrived = arrived;
   pending->batch_size = *batch;
   if (scheduling_.batching.joins()) pending->join_key = join_key(pending->request);
+  pending->joins = !pending->request.has_device_tensors;
   if (!scheduling_.has_policies) apply_timeout(arrived, &pending->request);
   // `this` outlives the callback: retire() waits for every answer.
-  pending->done = [this, batch = *batch, done, miss, recording](PendingRequest& answered,
-                                                                Result<InferResult> result) {
+  pending->done = [this, batch = *batch, done, miss, recording, traces_tensors](
+                      PendingRequest& answered, Result<InferResult> result) {
     if (result.ok() && miss) keep(*miss, *recording, *result);
-    if (result.ok() && recording) trace_outputs(answered.request, *result, *recording);
+    if (result.ok() && traces_tensors) trace_outputs(answered.request, *result, *recording);
     if (result.ok()) {
       const Status status = complete(*answered.sink, &result->outputs);
       if (!status.ok()) result = status;

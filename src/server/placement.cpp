@@ -20,6 +20,13 @@ bool is_aligned(const std::byte* data, DType dtype) {
   return reinterpret_cast<std::uintptr_t>(data) % width == 0;
 }
 
+// The host looks at each element of BYTES.
+Status check_fixed_size(const InferInput& input) {
+  if (input.dtype != DType::kString) return Status();
+  return invalid_argument("input '", printable(input.name),
+                          "': BYTES elements in CUDA shared memory, expected system shared memory");
+}
+
 struct InputMemory {
   std::shared_ptr<const void> request;
   std::vector<std::shared_ptr<const void>> regions;
@@ -55,7 +62,11 @@ Status place_inputs(const SharedMemoryRegistry& memory, InferRequest* request) {
       return bytes.status().with_context(str_cat("input '", printable(input.name), "'"));
     }
     input.data = {bytes->data, bytes->size};
-    if (!is_aligned(bytes->data, input.dtype)) {
+    input.place = bytes->place;
+    if (is_on_device(input.place)) {
+      TUTTI_RETURN_IF_ERROR(check_fixed_size(input));
+      request->has_device_tensors = true;
+    } else if (!is_aligned(bytes->data, input.dtype)) {
       input.data = held->copies.emplace_back(input.data.begin(), input.data.end());
     }
     held->regions.push_back(std::move(bytes->owner));
@@ -65,13 +76,13 @@ Status place_inputs(const SharedMemoryRegistry& memory, InferRequest* request) {
 }
 
 Result<std::shared_ptr<PlacedOutputs>> PlacedOutputs::create(const SharedMemoryRegistry& memory,
-                                                             const InferRequest& request,
+                                                             InferRequest* request,
                                                              std::shared_ptr<OutputSink> sink) {
   auto placed = std::make_shared<PlacedOutputs>();
   placed->sink_ = std::move(sink);
-  for (std::size_t i = 0; i < request.output_options.size(); ++i) {
-    Output output{request.output_options[i], {}, {}};
-    const std::string label = output_label(request.outputs[i]);
+  for (std::size_t i = 0; i < request->output_options.size(); ++i) {
+    Output output{request->output_options[i], {}, {}};
+    const std::string label = output_label(request->outputs[i]);
     if (output.options.shared_memory) {
       if (output.options.class_count > 0) {
         return invalid_argument(label,
@@ -81,6 +92,7 @@ Result<std::shared_ptr<PlacedOutputs>> PlacedOutputs::create(const SharedMemoryR
       auto bytes = memory.find(*output.options.shared_memory);
       if (!bytes.ok()) return bytes.status().with_context(label);
       output.shared = *std::move(bytes);
+      request->has_device_tensors |= is_on_device(output.shared.place);
     }
     placed->outputs_.push_back(std::move(output));
   }
@@ -100,9 +112,15 @@ Result<std::byte*> PlacedOutputs::allocate(std::size_t position, const OutputDes
     return invalid_argument(output_label(desc.name), ": ", bytes, " bytes do not fit into the ",
                             output.shared.size, " bytes of shared memory given for it");
   }
-  if (is_aligned(output.shared.data, desc.dtype)) return output.shared.data;
+  if (is_on_device(output.shared.place) || is_aligned(output.shared.data, desc.dtype)) {
+    return output.shared.data;
+  }
   output.scores.resize(bytes);
   return output.scores.data();
+}
+
+MemoryPlace PlacedOutputs::place(std::size_t position) const {
+  return position < outputs_.size() ? outputs_[position].shared.place : MemoryPlace();
 }
 
 Status PlacedOutputs::complete(bool is_batched, std::vector<OutputDesc>* outputs) {

@@ -12,21 +12,23 @@
 
 namespace tutti::server {
 
-// Gives inputs in shared memory their data, in place. Errors name the input.
+// Gives inputs in shared memory their data and place. Errors name the input.
 Status place_inputs(const SharedMemoryRegistry& memory, InferRequest* request);
 
 // Stands between a model and a front end's sink for requests whose outputs have options.
 class PlacedOutputs final : public OutputSink {
  public:
   // Errors name the output: a region that is not there or too small for what is said of it, classes
-  // into shared memory.
+  // into shared memory. Notes in the request what lies on a device.
   static Result<std::shared_ptr<PlacedOutputs>> create(const SharedMemoryRegistry& memory,
-                                                       const InferRequest& request,
+                                                       InferRequest* request,
                                                        std::shared_ptr<OutputSink> sink);
 
   // INVALID_ARGUMENT when an output does not fit into its shared memory.
   Result<std::byte*> allocate(std::size_t position, const OutputDesc& output,
                               std::size_t bytes) override;
+
+  MemoryPlace place(std::size_t position) const override;
 
   // Describes what was placed and makes classes: of each element of a batch its own.
   Status complete(bool is_batched, std::vector<OutputDesc>* outputs) override;

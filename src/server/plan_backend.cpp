@@ -30,6 +30,16 @@ std::int64_t largest_batch(const Plan& plan) {
   return largest;
 }
 
+void set_places(const InferRequest& request, const OutputSink& sink, RunOptions* options) {
+  for (const InferInput& input : request.inputs) {
+    if (is_on_device(input.place)) options->input_places[input.name] = input.place;
+  }
+  for (std::size_t i = 0; i < request.outputs.size(); ++i) {
+    const MemoryPlace place = sink.place(i);
+    if (is_on_device(place)) options->output_places[request.outputs[i]] = place;
+  }
+}
+
 class PlanSource final : public ModelSource {
  public:
   PlanSource(std::string path, Plan plan, const OpRegistry& registry, Backend& cpu, Backend* gpu,
@@ -127,6 +137,7 @@ Result<InferResult> PlanModel::infer(const InferRequest& request,
   RunOptions options;
   options.cancel = request.cancel;
   if (request.deadline) options.deadline = *request.deadline;
+  if (request.has_device_tensors) set_places(request, *sink, &options);
   options.allocate_output = [&](std::size_t index, const TensorDesc& desc) -> Result<Tensor> {
     const std::string& name = instance_->plan().outputs[index].name;
     const auto wanted = std::find(request.outputs.begin(), request.outputs.end(), name);
@@ -138,9 +149,10 @@ Result<InferResult> PlanModel::infer(const InferRequest& request,
                            sink->allocate(position, output, desc.byte_size()));
     return Tensor::view(desc.dtype, desc.dims, data, sink);
   };
+  RunTimes times;
+  options.times = &times;
   std::vector<RankRun> runs;
   if (request.rank_times != nullptr) options.rank_runs = &runs;
-  result.inputs_ready = std::chrono::steady_clock::now();
   const auto outputs = instance_->infer(inputs, options);
   if (request.rank_times != nullptr) {
     request.rank_times->clear();
@@ -149,7 +161,9 @@ Result<InferResult> PlanModel::infer(const InferRequest& request,
     }
   }
   TUTTI_RETURN_IF_ERROR(outputs.status());
-  result.outputs_started = std::chrono::steady_clock::now();
+  result.inputs_ready = times.started;
+  result.outputs_started = times.finished;
+  if (concurrency() > 1) result.started = times.started;
   return result;
 }
 

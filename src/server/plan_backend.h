@@ -36,6 +36,7 @@ class PlanModel final : public ServableModel {
 
   Result<InferResult> infer(const InferRequest& request,
                             const std::shared_ptr<OutputSink>& sink) override;
+  int concurrency() const override { return instance_->group().concurrency(); }
   bool is_ready() const override { return instance_->is_ready(); }
   InstanceStatistics statistics() const override;
 

@@ -17,6 +17,8 @@ struct InferResult {
   std::vector<OutputDesc> outputs;  // as many as asked for, in that order
   TimePoint inputs_ready;
   TimePoint outputs_started;
+  // When its turn came, where it waited for a request before it inside of the model.
+  std::optional<TimePoint> started = std::nullopt;
 };
 
 struct RankStatistics {
@@ -37,7 +39,7 @@ struct InstanceStatistics {
 // one does all. Nothing for one rank, before the first run, and where exchanges cannot be told.
 std::optional<double> rank_imbalance(const InstanceStatistics& instance);
 
-// One instance of one model version. Used by one thread at a time.
+// One instance of one model version.
 class ServableModel {
  public:
   virtual ~ServableModel() = default;
@@ -45,8 +47,13 @@ class ServableModel {
   // Runs a request that passed the door: every input is there, with the declared dtype, a shape
   // that fits and as many bytes; `outputs` lists distinct known names and is not empty. Sizes that
   // only the model can check give INVALID_ARGUMENT.
+  // By as many threads at a time as concurrency() says.
   virtual Result<InferResult> infer(const InferRequest& request,
                                     const std::shared_ptr<OutputSink>& sink) = 0;
+
+  // Requests that it is worth giving at a time: more than one where what comes next can be made
+  // ready while another one runs.
+  virtual int concurrency() const { return 1; }
 
   // The next request has a chance. From any thread.
   virtual bool is_ready() const { return true; }

@@ -16,7 +16,7 @@ InferenceService::InferenceService(std::shared_ptr<ModelRepository> repository,
     : repository_(std::move(repository)),
       options_(options),
       log_(std::move(log)),
-      shared_memory_(options.allows_client_shared_memory),
+      shared_memory_(options.allows_client_shared_memory, options.gpu),
       traces_(options.trace, log_) {}
 
 bool InferenceService::is_ready() const {
@@ -43,6 +43,7 @@ ServerMetadata InferenceService::server_metadata() const {
                          "statistics",
                          "trace",
                          "logging"};
+  if (options_.gpu != nullptr) metadata.extensions.emplace_back("cuda_shared_memory");
   return metadata;
 }
 
@@ -145,7 +146,7 @@ Status InferenceService::prepare(InferRequest* request, std::shared_ptr<OutputSi
   TUTTI_RETURN_IF_ERROR(place_inputs(shared_memory_, request));
   if (request->output_options.empty()) return Status();
   TUTTI_ASSIGN_OR_RETURN(auto placed,
-                         PlacedOutputs::create(shared_memory_, *request, std::move(*sink)));
+                         PlacedOutputs::create(shared_memory_, request, std::move(*sink)));
   *sink = std::move(placed);
   return Status();
 }

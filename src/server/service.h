@@ -26,6 +26,7 @@ namespace tutti::server {
 struct ServiceOptions {
   bool is_readiness_strict = true;  // ready only while every wanted model is
   bool allows_client_shared_memory = false;
+  Backend* gpu = nullptr;  // with memory that clients may share; outlives the service
   TraceOptions trace;
 };
 
@@ -82,6 +83,7 @@ class InferenceService {
                     const ParameterMap& parameters, ControlDone done);
 
   SharedMemoryRegistry& shared_memory() { return shared_memory_; }
+  Backend* gpu() const { return options_.gpu; }  // null without
 
   // Changes the settings that are named, all or none, and gives all: log_file, log_info,
   // log_warning, log_error, log_verbose_level, log_format. INVALID_ARGUMENT names what is not known

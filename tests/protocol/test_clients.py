@@ -1,6 +1,7 @@
 """All that Triton's own clients can ask, client by client; docs/compatibility.* say what came of it."""
 
 import asyncio
+import base64
 import inspect
 import json
 import threading
@@ -281,6 +282,22 @@ def plugins(client):
     client.client.unregister_plugin()
 
 
+def cuda_shared_memory(client):
+    """On a machine without GPUs; tests/protocol/test_cuda_shared_memory.py has the others."""
+    handle = base64.b64encode(bytes(64))
+    if client.is_http:
+        handle = handle.decode()
+    with pytest.raises(InferenceServerException, match="'r'") as error:
+        client.call("register_cuda_shared_memory", "r", handle, 0, 64)
+    assert error.value.status() in ("StatusCode.INVALID_ARGUMENT", "400"), str(error.value)
+    regions = client.call("get_cuda_shared_memory_status")
+    assert not (regions if isinstance(regions, list) else regions.regions)
+    with pytest.raises(InferenceServerException, match="Unable to find .* 'r'"):
+        client.call("get_cuda_shared_memory_status", "r")
+    client.call("unregister_cuda_shared_memory", "r")
+    client.call("unregister_cuda_shared_memory")
+
+
 def refused(*calls):
     """Each call is refused in words; what comes of them is the note."""
 
@@ -338,18 +355,14 @@ CASES = [
         "of all models and of one; all but trace_file, which Triton refuses too",
     ),
     (
-        refused(
-            ("register_cuda_shared_memory", "r", b"AAAA", 0, 64),
-            ("get_cuda_shared_memory_status",),
-            ("unregister_cuda_shared_memory",),
-        ),
+        cuda_shared_memory,
         (
             "register_cuda_shared_memory",
             "get_cuda_shared_memory_status",
             "unregister_cuda_shared_memory",
         ),
-        "unimplemented",
-        "refused as UNIMPLEMENTED (501)",
+        WORKS,
+        "needs --allow-client-shm true; without a GPU nothing can be registered, as in Triton",
     ),
 ]
 

@@ -1,5 +1,8 @@
 """System shared memory, over both front ends: tensors stay where the client has put them."""
 
+import base64
+import http.client
+import json
 import os
 import uuid
 
@@ -8,6 +11,7 @@ import pytest
 import tritonclient.grpc
 import tritonclient.http
 import tritonclient.utils.shared_memory as shm
+from cosmos.cuda_region import runtime
 from serving import Server, assert_well
 from tritonclient.utils import InferenceServerException
 
@@ -218,3 +222,66 @@ def test_classes_do_not_go_into_shared_memory(api, region):
         request._parameters["classification"] = 2
     with pytest.raises(InferenceServerException, match="classification"):
         client.infer("affine", [shared_input(module, "classes", 32)], outputs=[request])
+
+
+def test_cuda_memory_is_refused_in_words(api, region):
+    """The answers that need no GPU, and are the same with one."""
+    module, client = api
+    handle = base64.b64encode(bytes(range(64))).decode()
+    with pytest.raises(InferenceServerException, match="'c'") as error:
+        client.register_cuda_shared_memory("c", handle, 0, 64)
+    assert error.value.status() in ("StatusCode.INVALID_ARGUMENT", "400")
+    if not runtime():
+        assert "GPUs not supported: no loaded backend has CUDA memory" in str(error.value)
+    with pytest.raises(InferenceServerException, match="name is empty|Not Found"):
+        client.register_cuda_shared_memory("", handle, 0, 64)
+    with pytest.raises(InferenceServerException, match="'c'"):
+        client.register_cuda_shared_memory("c", handle, 0, 0)
+    system = region("s", 64)
+    client.register_system_shared_memory("s", key_of(system), 64)
+    with pytest.raises(InferenceServerException, match="already in manager"):
+        client.register_cuda_shared_memory("s", handle, 0, 64)
+    with pytest.raises(InferenceServerException, match="Unable to find .* 's'"):
+        client.get_cuda_shared_memory_status("s")
+    client.unregister_cuda_shared_memory()  # leaves the other kind alone
+    assert set(status(client)) == {"s"}
+
+
+@pytest.mark.parametrize(
+    "body, why",
+    [
+        ("{}", "has no 'raw_handle' field"),
+        ('{"raw_handle": {"b64": "AAAA"}, "byte_size": 1}', "has no 'device_id' field"),
+        ('{"raw_handle": {"b64": "AAAA"}, "device_id": 0}', "has no 'byte_size' field"),
+        ('{"raw_handle": {}, "device_id": 0, "byte_size": 1}', "'raw_handle' has no 'b64'"),
+        ('{"raw_handle": {"b64": "*"}, "device_id": 0, "byte_size": 1}', "is no base64 text"),
+        ('{"raw_handle": "AAAA", "device_id": 0, "byte_size": 1}', ""),
+        ('{"raw_handle": {"b64": "AAAA"}, "device_id": -1, "byte_size": 1}', "'device_id'"),
+        ('{"raw_handle": {"b64": "AAAA"}, "device_id": 0, "byte_size": 1.5}', "'byte_size'"),
+        ("[]", ""),
+    ],
+)
+def test_bodies_that_register_no_cuda_memory(sharing, body, why):
+    connection = http.client.HTTPConnection(sharing.http_url)
+    connection.request("POST", "/v2/cudasharedmemory/region/r/register", body)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    assert answer.status == 400, text
+    assert why in json.loads(text)["error"]
+    connection.close()
+
+
+def test_cuda_memory_is_off_unless_allowed(served):
+    handle = base64.b64encode(bytes(64)).decode()
+    for name, module in CLIENTS.items():
+        url = served.url if name == "grpc" else served.http_url
+        with module.InferenceServerClient(url) as client:
+            with pytest.raises(InferenceServerException, match="--allow-client-shm"):
+                client.register_cuda_shared_memory("off", handle, 0, 64)
+            with pytest.raises(InferenceServerException, match="--allow-client-shm"):
+                client.unregister_cuda_shared_memory()
+            assert not as_json(client.get_cuda_shared_memory_status())
+
+
+def as_json(regions):
+    return regions if isinstance(regions, list) else list(regions.regions)

@@ -1,5 +1,7 @@
 #include "backends/abi/export_backend.h"
 
+#include <cstdio>
+
 #include "backends/abi/error.h"
 #include "backends/abi/node_text.h"
 #include "ops/lowering.h"
@@ -38,6 +40,10 @@ struct tutti_recording {
 };
 
 struct tutti_host_memory {
+  std::shared_ptr<std::byte> memory;
+};
+
+struct tutti_device_memory {
   std::shared_ptr<std::byte> memory;
 };
 
@@ -286,6 +292,49 @@ int allocate_host(tutti_backend* backend, std::uint64_t bytes, tutti_host_memory
 void* host_data(tutti_host_memory* memory) { return memory->memory.get(); }
 void free_host(tutti_host_memory* memory) { delete memory; }
 
+tutti_device_memory* open_device_memory(tutti_backend* backend, std::int32_t device,
+                                        const void* handle, std::uint64_t handle_bytes,
+                                        std::uint64_t bytes, tutti_error* error) {
+  auto made = std::make_unique<tutti_device_memory>();
+  const int failed = guarded(error, [&]() -> Status {
+    TUTTI_ASSIGN_OR_RETURN(
+        made->memory, backend->backend->open_device_memory(
+                          device, {static_cast<const std::byte*>(handle), handle_bytes}, bytes));
+    return {};
+  });
+  return failed != 0 ? nullptr : made.release();
+}
+int allocate_device(tutti_backend* backend, std::int32_t device, std::uint64_t bytes,
+                    tutti_device_memory** memory, tutti_error* error) {
+  return guarded(error, [&]() -> Status {
+    TUTTI_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> made,
+                           backend->backend->allocate_device(device, bytes));
+    *memory = made == nullptr ? nullptr : new tutti_device_memory{std::move(made)};
+    return {};
+  });
+}
+void* device_data(tutti_device_memory* memory) { return memory->memory.get(); }
+void free_device(tutti_device_memory* memory) { delete memory; }
+int write_device_memory(tutti_backend* backend, std::int32_t device, void* target, const void* host,
+                        std::uint64_t bytes, tutti_error* error) {
+  return guarded(
+      error, [&] { return backend->backend->write_device_memory(device, target, host, bytes); });
+}
+int device_load(tutti_backend* backend, std::int32_t device, tutti_device_load* given,
+                tutti_error* error) {
+  return guarded(error, [&]() -> Status {
+    TUTTI_ASSIGN_OR_RETURN(const DeviceLoad load, backend->backend->device_load(device));
+    std::snprintf(given->uuid, sizeof given->uuid, "%s", load.uuid.c_str());
+    given->memory_total_bytes = load.memory_total_bytes;
+    given->memory_used_bytes = load.memory_used_bytes;
+    given->utilization = load.utilization;
+    given->power_watts = load.power_watts;
+    given->power_limit_watts = load.power_limit_watts;
+    given->energy_joules = load.energy_joules;
+    return {};
+  });
+}
+
 }  // namespace
 
 const tutti_backend_api* export_backend(const char* name, BackendFactory factory) {
@@ -332,6 +381,12 @@ const tutti_backend_api* export_backend(const char* name, BackendFactory factory
     table.allocate_host = allocate_host;
     table.host_data = host_data;
     table.free_host = free_host;
+    table.open_device_memory = open_device_memory;
+    table.allocate_device = allocate_device;
+    table.device_data = device_data;
+    table.free_device = free_device;
+    table.write_device_memory = write_device_memory;
+    table.device_load = device_load;
     return table;
   }();
   return &api;

@@ -1,5 +1,9 @@
 #include "backends/abi/plugin_backend.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
 #include "backends/abi/error.h"
 #include "backends/abi/node_text.h"
 
@@ -236,8 +240,8 @@ class PluginRank final : public RankDevice {
 
 class PluginBackend final : public Backend {
  public:
-  PluginBackend(const tutti_backend_api& api, tutti_backend* backend)
-      : api_(api), backend_(backend) {}
+  PluginBackend(std::unique_ptr<const tutti_backend_api> api, tutti_backend* backend)
+      : table_(std::move(api)), api_(*table_), backend_(backend) {}
   ~PluginBackend() override { api_.destroy_backend(backend_); }
   PluginBackend(const PluginBackend&) = delete;
   PluginBackend& operator=(const PluginBackend&) = delete;
@@ -292,10 +296,61 @@ class PluginBackend final : public Backend {
     return std::shared_ptr<std::byte>(owner, static_cast<std::byte*>(api_.host_data(memory)));
   }
 
+  Result<std::shared_ptr<std::byte>> open_device_memory(int device,
+                                                        std::span<const std::byte> handle,
+                                                        std::size_t bytes) override {
+    if (api_.open_device_memory == nullptr) {
+      return Backend::open_device_memory(device, handle, bytes);
+    }
+    tutti_device_memory* memory = nullptr;
+    TUTTI_RETURN_IF_ERROR(called([&](tutti_error* error) {
+      memory =
+          api_.open_device_memory(backend_, device, handle.data(), handle.size(), bytes, error);
+      return memory == nullptr ? 1 : 0;
+    }));
+    return owned(memory);
+  }
+  Result<std::shared_ptr<std::byte>> allocate_device(int device, std::size_t bytes) override {
+    if (api_.allocate_device == nullptr) return Backend::allocate_device(device, bytes);
+    tutti_device_memory* memory = nullptr;
+    TUTTI_RETURN_IF_ERROR(called([&](tutti_error* error) {
+      return api_.allocate_device(backend_, device, bytes, &memory, error);
+    }));
+    return memory == nullptr ? std::shared_ptr<std::byte>() : owned(memory);
+  }
+  Status write_device_memory(int device, void* target, const void* host,
+                             std::size_t bytes) override {
+    if (api_.write_device_memory == nullptr) {
+      return Backend::write_device_memory(device, target, host, bytes);
+    }
+    return called([&](tutti_error* error) {
+      return api_.write_device_memory(backend_, device, target, host, bytes, error);
+    });
+  }
+  Result<DeviceLoad> device_load(int device) override {
+    if (api_.device_load == nullptr) return Backend::device_load(device);
+    tutti_device_load load{};
+    load.size = sizeof load;
+    TUTTI_RETURN_IF_ERROR(called(
+        [&](tutti_error* error) { return api_.device_load(backend_, device, &load, error); }));
+    return DeviceLoad{load.uuid,         load.memory_total_bytes, load.memory_used_bytes,
+                      load.utilization,  load.power_watts,        load.power_limit_watts,
+                      load.energy_joules};
+  }
+
  private:
+  std::shared_ptr<std::byte> owned(tutti_device_memory* memory) const {
+    const std::shared_ptr<tutti_device_memory> owner(memory, api_.free_device);
+    return {owner, static_cast<std::byte*>(api_.device_data(memory))};
+  }
+
+  const std::unique_ptr<const tutti_backend_api> table_;
   const tutti_backend_api& api_;
   tutti_backend* backend_;
 };
+
+// Up to here a table of this version reaches at least; what came later may be missing.
+constexpr std::size_t kFirstSize = offsetof(tutti_backend_api, open_device_memory);
 
 }  // namespace
 
@@ -304,16 +359,18 @@ Result<std::unique_ptr<Backend>> make_plugin_backend(const tutti_backend_api* ap
     return unimplemented("the plug-in has backend ABI ", api == nullptr ? 0U : api->abi,
                          ", expected ", TUTTI_BACKEND_ABI);
   }
-  if (api->size < sizeof(tutti_backend_api)) {
+  if (api->size < kFirstSize) {
     return unimplemented("the plug-in's table has ", api->size, " bytes, expected at least ",
-                         sizeof(tutti_backend_api));
+                         kFirstSize);
   }
+  auto table = std::make_unique<tutti_backend_api>();
+  std::memcpy(table.get(), api, std::min<std::size_t>(api->size, sizeof *table));
   tutti_backend* backend = nullptr;
   TUTTI_RETURN_IF_ERROR(called([&](tutti_error* error) {
     backend = api->create_backend(error);
     return backend == nullptr ? 1 : 0;
   }));
-  return std::unique_ptr<Backend>(std::make_unique<PluginBackend>(*api, backend));
+  return std::unique_ptr<Backend>(std::make_unique<PluginBackend>(std::move(table), backend));
 }
 
 }  // namespace tutti::abi

@@ -1,6 +1,8 @@
 #include "backends/cuda/backend.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 namespace tutti::cuda {
 namespace {
@@ -14,10 +16,23 @@ Result<ExchangeWay> exchange_way() {
   return invalid_argument("TUTTI_CUDA_EXCHANGE is '", name, "', expected push, pull or nccl");
 }
 
+// Threads that copy a request's tensors: more copy no faster.
+int carrier_threads() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8);
+}
+
 }  // namespace
 
-CudaBackend::Reader::~Reader() {
+CudaBackend::Carrier::~Carrier() {
   if (stream != nullptr) (void)cudaStreamDestroy(stream);
+}
+
+Status CudaBackend::Carrier::set_up() {
+  if (stream != nullptr) return {};
+  TUTTI_ASSIGN_OR_RETURN(staging, Staging::create(carrier_threads()));
+  TUTTI_ASSIGN_OR_RETURN(done, Event::create(false));
+  TUTTI_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return {};
 }
 
 Result<std::unique_ptr<Backend>> CudaBackend::create() {
@@ -26,6 +41,8 @@ Result<std::unique_ptr<Backend>> CudaBackend::create() {
   TUTTI_ASSIGN_OR_RETURN(backend->exchange_way_, exchange_way());
   TUTTI_ASSIGN_OR_RETURN(backend->compiler_, KernelCompiler::create());
   TUTTI_RETURN_IF_ERROR(backend->open_libraries());
+  auto nvml = Nvml::open();
+  if (nvml.ok()) backend->nvml_ = *std::move(nvml);
   return std::unique_ptr<Backend>(std::move(backend));
 }
 
@@ -62,7 +79,8 @@ Status CudaBackend::find_devices() {
                          device.properties.minor, ", expected 8.0 or higher");
     }
     devices_.push_back(std::move(device));
-    readers_.push_back(std::make_unique<Reader>());
+    readers_.push_back(std::make_unique<Carrier>());
+    writers_.push_back(std::make_unique<Carrier>());
   }
   return {};
 }
@@ -95,11 +113,14 @@ Result<std::unique_ptr<RankDevice>> CudaBackend::create_rank(const RankDeviceOpt
   return CudaRankDevice::create(options, services);
 }
 
+Status CudaBackend::check_device(int device) const {
+  if (device >= 0 && device < device_count()) return {};
+  return invalid_argument("it lies in the memory of device ", device, ", but there are ",
+                          device_count(), " devices");
+}
+
 Status CudaBackend::check_device_memory(int device, const void* data, std::size_t bytes) {
-  if (device < 0 || device >= device_count()) {
-    return invalid_argument("it lies in the memory of device ", device, ", but there are ",
-                            device_count(), " devices");
-  }
+  TUTTI_RETURN_IF_ERROR(check_device(device));
   if (bytes == 0) return {};
   TUTTI_RETURN_IF_ERROR(activate(device));
   for (const std::byte* at :
@@ -115,19 +136,56 @@ Status CudaBackend::read_device_memory(void* host, int device, const void* sourc
                                        std::size_t bytes) {
   TUTTI_RETURN_IF_ERROR(check_device_memory(device, source, bytes));
   if (bytes == 0) return {};
-  Reader& reader = *readers_[static_cast<std::size_t>(device)];
+  Carrier& reader = *readers_[static_cast<std::size_t>(device)];
   const std::lock_guard lock(reader.mutex);
-  TUTTI_RETURN_IF_ERROR(activate(device));
-  if (reader.stream == nullptr) {
-    TUTTI_CUDA(cudaStreamCreateWithFlags(&reader.stream, cudaStreamNonBlocking));
-    TUTTI_ASSIGN_OR_RETURN(reader.staging, Staging::create(1));
+  TUTTI_RETURN_IF_ERROR(reader.set_up());
+  TUTTI_ASSIGN_OR_RETURN(const MemoryFacts facts, facts_of(host));
+  if (!facts.is_pinned) return reader.staging->download(reader.stream, host, source, bytes);
+  TUTTI_CUDA(cudaMemcpyAsync(host, source, bytes, cudaMemcpyDefault, reader.stream));
+  TUTTI_CUDA(cudaEventRecord(reader.done->get(), reader.stream));
+  return wait_for(reader.done->get());
+}
+
+Status CudaBackend::write_device_memory(int device, void* target, const void* host,
+                                        std::size_t bytes) {
+  TUTTI_RETURN_IF_ERROR(check_device_memory(device, target, bytes));
+  if (bytes == 0) return {};
+  Carrier& writer = *writers_[static_cast<std::size_t>(device)];
+  const std::lock_guard lock(writer.mutex);
+  TUTTI_RETURN_IF_ERROR(writer.set_up());
+  TUTTI_ASSIGN_OR_RETURN(const MemoryFacts facts, facts_of(host));
+  if (facts.is_pinned) {
+    TUTTI_CUDA(cudaMemcpyAsync(target, host, bytes, cudaMemcpyDefault, writer.stream));
+  } else {
+    TUTTI_RETURN_IF_ERROR(writer.staging->upload(writer.stream, target, host, bytes));
   }
-  return reader.staging->download(reader.stream, host, source, bytes);
+  TUTTI_CUDA(cudaEventRecord(writer.done->get(), writer.stream));
+  return wait_for(writer.done->get());
 }
 
 Result<std::shared_ptr<std::byte>> CudaBackend::allocate_host(std::size_t bytes) {
   TUTTI_RETURN_IF_ERROR(activate(0));
   return allocate_pinned(bytes);
+}
+
+Result<std::shared_ptr<std::byte>> CudaBackend::open_device_memory(
+    int device, std::span<const std::byte> handle, std::size_t bytes) {
+  TUTTI_RETURN_IF_ERROR(check_device(device));
+  return open_shared(device, handle, bytes);
+}
+
+Result<std::shared_ptr<std::byte>> CudaBackend::allocate_device(int device, std::size_t bytes) {
+  TUTTI_RETURN_IF_ERROR(check_device(device));
+  TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
+                         DeviceMemory::allocate(device, bytes));
+  const std::shared_ptr<DeviceMemory> owner(std::move(memory));
+  return std::shared_ptr<std::byte>(owner, static_cast<std::byte*>(owner->data()));
+}
+
+Result<DeviceLoad> CudaBackend::device_load(int device) {
+  TUTTI_RETURN_IF_ERROR(check_device(device));
+  if (nvml_ == nullptr) return unimplemented("cuda: libnvidia-ml.so.1 is missing");
+  return nvml_->load_of(device);
 }
 
 }  // namespace tutti::cuda

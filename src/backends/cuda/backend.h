@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/cuda/device.h"
+#include "backends/cuda/nvml.h"
 
 namespace tutti::cuda {
 
@@ -22,6 +23,14 @@ class CudaBackend final : public Backend {
   Status check_device_memory(int device, const void* data, std::size_t bytes) override;
   Status read_device_memory(void* host, int device, const void* source, std::size_t bytes) override;
   Result<std::shared_ptr<std::byte>> allocate_host(std::size_t bytes) override;
+  // By cudaIpcMemHandle_t.
+  Result<std::shared_ptr<std::byte>> open_device_memory(int device,
+                                                        std::span<const std::byte> handle,
+                                                        std::size_t bytes) override;
+  Result<std::shared_ptr<std::byte>> allocate_device(int device, std::size_t bytes) override;
+  Status write_device_memory(int device, void* target, const void* host,
+                             std::size_t bytes) override;
+  Result<DeviceLoad> device_load(int device) override;
 
  private:
   struct Device {
@@ -30,21 +39,26 @@ class CudaBackend final : public Backend {
     std::unique_ptr<Cudnn> cudnn;  // null when it is missing
     std::unique_ptr<Tuner> tuner;
   };
-  // Fetches what requests leave on a device, for whoever asks outside of a rank.
-  struct Reader {
-    ~Reader();
+  // Brings requests' tensors to a device or from it, for whoever asks outside of a rank.
+  struct Carrier {
+    ~Carrier();
+    Status set_up();
     std::mutex mutex;
     cudaStream_t stream = nullptr;  // under mutex, as the rest
     std::unique_ptr<Staging> staging;
+    std::unique_ptr<Event> done;
   };
 
   CudaBackend() = default;
   Status find_devices();
+  Status check_device(int device) const;
   Status open_libraries();
 
   std::unique_ptr<KernelCompiler> compiler_;
   std::vector<Device> devices_;
-  std::vector<std::unique_ptr<Reader>> readers_;  // by device
+  std::vector<std::unique_ptr<Carrier>> readers_;  // by device
+  std::vector<std::unique_ptr<Carrier>> writers_;  // by device
+  std::unique_ptr<Nvml> nvml_;                     // null when it is missing
   Weights weights_;
   std::string cudnn_;  // its version, or why there is none
   SharedCaptures captures_;

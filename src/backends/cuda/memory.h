@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include "backends/cuda/check.h"
 #include "base/thread_pool.h"
@@ -53,6 +54,12 @@ Status wait_for(cudaEvent_t event);
 
 // Pinned memory of the host, 64-byte aligned, that all devices reach.
 Result<std::shared_ptr<std::byte>> allocate_pinned(std::size_t bytes);
+
+// The first `bytes` of what another process allocated on `device` and shares by `handle`, the bytes
+// of a cudaIpcMemHandle_t; this process holds it as long as the result. INVALID_ARGUMENT: a handle
+// that is none, or of this process; fewer bytes behind it.
+Result<std::shared_ptr<std::byte>> open_shared(int device, std::span<const std::byte> handle,
+                                               std::size_t bytes);
 
 // What the driver knows of an address.
 struct MemoryFacts {

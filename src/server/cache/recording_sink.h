@@ -23,6 +23,8 @@ class RecordingSink final : public OutputSink {
     return data;
   }
 
+  MemoryPlace place(std::size_t position) const override { return next_->place(position); }
+
   Status complete(bool is_batched, std::vector<OutputDesc>* outputs) override {
     return next_->complete(is_batched, outputs);
   }

@@ -65,10 +65,17 @@ class EnsembleScheduler::Run : public std::enable_shared_from_this<Run> {
     Sink(std::shared_ptr<Run> run, std::size_t step) : run_(std::move(run)), step_(step) {}
     Result<std::byte*> allocate(std::size_t position, const OutputDesc& output,
                                 std::size_t bytes) override {
-      return run_->allocate(run_->graph().steps[step_].outputs[position].tensor, output, bytes);
+      return run_->allocate(tensor_of(position), output, bytes);
+    }
+    MemoryPlace place(std::size_t position) const override {
+      return run_->place_of(tensor_of(position));
     }
 
    private:
+    std::size_t tensor_of(std::size_t position) const {
+      return run_->graph().steps[step_].outputs[position].tensor;
+    }
+
     const std::shared_ptr<Run> run_;
     const std::size_t step_;
   };
@@ -107,12 +114,16 @@ class EnsembleScheduler::Run : public std::enable_shared_from_this<Run> {
       for (const auto& link : step.inputs) {
         InferInput input = tensors_[link.tensor].value;
         input.name = link.model_tensor;
+        request.has_device_tensors |= is_on_device(input.place);
         request.inputs.push_back(std::move(input));
         owners->push_back(tensors_[link.tensor].owner);
       }
     }
     request.owner = std::move(owners);
-    for (const auto& link : step.outputs) request.outputs.push_back(link.model_tensor);
+    for (const auto& link : step.outputs) {
+      request.outputs.push_back(link.model_tensor);
+      request.has_device_tensors |= is_on_device(place_of(link.tensor));
+    }
     submit(scheduler_.finder_, std::move(request),
            std::make_shared<Sink>(shared_from_this(), index), now(),
            [self = shared_from_this(), index](Result<InferResponse> response) {
@@ -120,11 +131,24 @@ class EnsembleScheduler::Run : public std::enable_shared_from_this<Run> {
            });
   }
 
+  // Where the request wants a tensor; `wanted.end()` where it does not.
+  std::vector<std::string>::const_iterator find_output(std::size_t index) const {
+    const std::vector<std::string>& wanted = pending_->request.outputs;
+    return std::find(wanted.begin(), wanted.end(), graph().tensors[index].name);
+  }
+
+  MemoryPlace place_of(std::size_t index) const {
+    const std::vector<std::string>& wanted = pending_->request.outputs;
+    const auto position = find_output(index);
+    if (position == wanted.end()) return {};
+    return pending_->sink->place(static_cast<std::size_t>(position - wanted.begin()));
+  }
+
   Result<std::byte*> allocate(std::size_t index, const OutputDesc& output, std::size_t bytes) {
     const std::vector<std::string>& wanted = pending_->request.outputs;
     OutputDesc named = output;
     named.name = graph().tensors[index].name;
-    const auto position = std::find(wanted.begin(), wanted.end(), named.name);
+    const auto position = find_output(index);
     const std::lock_guard lock(mutex_);  // a sink is used by one thread at a time
     Tensor& tensor = tensors_[index];
     std::byte* data = nullptr;
@@ -138,7 +162,8 @@ class EnsembleScheduler::Run : public std::enable_shared_from_this<Run> {
       data = memory.get();
       tensor.owner = std::move(memory);
     }
-    tensor.value = {named.name, named.dtype, named.shape, {data, bytes}};
+    tensor.value = {named.name,    named.dtype,  named.shape,
+                    {data, bytes}, std::nullopt, place_of(index)};
     return data;
   }
 

@@ -119,6 +119,9 @@ HttpResponse KServeHttp::answer(HttpCall call, const HttpRequest& request,
     case HttpCall::kSystemStatus:
     case HttpCall::kSystemRegister:
     case HttpCall::kSystemUnregister: return system_memory(call, request, names);
+    case HttpCall::kCudaStatus:
+    case HttpCall::kCudaRegister:
+    case HttpCall::kCudaUnregister: return cuda_memory(call, request, names);
     default: return error_response(unimplemented("this call is not supported by this server"));
   }
 }

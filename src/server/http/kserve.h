@@ -47,6 +47,8 @@ class KServeHttp {
   HttpResponse trace_setting(const HttpRequest& request, const PathNames& names) const;
   HttpResponse system_memory(HttpCall call, const HttpRequest& request,
                              const PathNames& names) const;
+  HttpResponse cuda_memory(HttpCall call, const HttpRequest& request, const PathNames& names) const;
+  Status register_cuda(const HttpRequest& request, const PathNames& names) const;
 
   // kserve_infer.cpp
   void infer(const ExchangePtr& exchange, const PathNames& names) const;

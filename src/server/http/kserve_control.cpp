@@ -1,5 +1,8 @@
 // What changes the server: model repository and shared memory over HTTP.
+#include <algorithm>
 #include <limits>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "server/http/kserve.h"
@@ -59,6 +62,19 @@ Result<std::uint64_t> read_count(JsonReader& reader, const std::string& name) {
     return static_cast<std::uint64_t>(*small);
   }
   return invalid_argument("'", name, "' is no whole number >= 0");
+}
+
+// {"b64": "..."}: the bytes.
+Result<std::string> read_handle(JsonReader& reader) {
+  std::optional<std::string> bytes;
+  TUTTI_RETURN_IF_ERROR(reader.read_object([&](const std::string& name) -> Status {
+    if (name != "b64") return reader.skip();
+    TUTTI_ASSIGN_OR_RETURN(const std::string text, reader.read_string());
+    bytes = base64_decoded(text);
+    return bytes ? Status() : invalid_argument("'raw_handle': 'b64' is no base64 text");
+  }));
+  if (!bytes) return invalid_argument("'raw_handle' has no 'b64' field");
+  return *std::move(bytes);
 }
 
 }  // namespace
@@ -205,6 +221,55 @@ HttpResponse KServeHttp::system_memory(HttpCall call, const HttpRequest& request
                                            key ? "byte_size" : "key", "' field"));
   }
   return status_response(memory.register_system(names.region, *key, offset, *byte_size));
+}
+
+HttpResponse KServeHttp::cuda_memory(HttpCall call, const HttpRequest& request,
+                                     const PathNames& names) const {
+  SharedMemoryRegistry& memory = service_.shared_memory();
+  if (call == HttpCall::kCudaRegister) return status_response(register_cuda(request, names));
+  if (call == HttpCall::kCudaUnregister) {
+    return status_response(memory.unregister_cuda(names.region));
+  }
+  const auto entries = memory.cuda_status(names.region);
+  if (!entries.ok()) return error_response(entries.status());
+  Json list = Json::array();
+  for (const CudaRegionEntry& entry : *entries) {
+    list.push_back(
+        {{"name", entry.name}, {"device_id", entry.device}, {"byte_size", entry.byte_size}});
+  }
+  HttpResponse response;
+  response.text = json_text(list);
+  return response;
+}
+
+Status KServeHttp::register_cuda(const HttpRequest& request, const PathNames& names) const {
+  std::optional<std::string> handle;
+  std::optional<std::uint64_t> device;
+  std::optional<std::uint64_t> byte_size;
+  TUTTI_RETURN_IF_ERROR(
+      read_body(request, [&](JsonReader& reader, const std::string& name) -> Status {
+        if (name == "raw_handle") {
+          TUTTI_ASSIGN_OR_RETURN(handle, read_handle(reader));
+        } else if (name == "device_id") {
+          TUTTI_ASSIGN_OR_RETURN(device, read_count(reader, name));
+        } else if (name == "byte_size") {
+          TUTTI_ASSIGN_OR_RETURN(byte_size, read_count(reader, name));
+        } else {
+          return reader.skip();
+        }
+        return Status();
+      }));
+  if (!handle || !device || !byte_size) {
+    return invalid_argument("Shared memory register request has no '",
+                            !handle   ? "raw_handle"
+                            : !device ? "device_id"
+                                      : "byte_size",
+                            "' field");
+  }
+  constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  return service_.shared_memory().register_cuda(
+      names.region, std::as_bytes(std::span(*handle)),
+      static_cast<std::int64_t>(std::min(*device, kLargest)), *byte_size);
 }
 
 }  // namespace tutti::server

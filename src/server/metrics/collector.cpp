@@ -197,6 +197,38 @@ void add_machine(const MachineSample& sample, Families* families) {
   families->add({}, static_cast<double>(sample.memory_used));
 }
 
+struct GpuMetric {
+  const char* name;
+  const char* help;
+  MetricType type;
+  double DeviceLoad::*value;
+};
+
+constexpr GpuMetric kGpuMetrics[] = {
+    {"nv_gpu_utilization", "GPU utilization rate [0.0 - 1.0)", MetricType::Gauge,
+     &DeviceLoad::utilization},
+    {"nv_gpu_memory_total_bytes", "GPU total memory, in bytes", MetricType::Gauge,
+     &DeviceLoad::memory_total_bytes},
+    {"nv_gpu_memory_used_bytes", "GPU used memory, in bytes", MetricType::Gauge,
+     &DeviceLoad::memory_used_bytes},
+    {"nv_gpu_power_usage", "GPU power usage in watts", MetricType::Gauge, &DeviceLoad::power_watts},
+    {"nv_gpu_power_limit", "GPU power management limit in watts", MetricType::Gauge,
+     &DeviceLoad::power_limit_watts},
+    {"nv_energy_consumption", "GPU energy consumption in joules since the server started",
+     MetricType::Counter, &DeviceLoad::energy_joules},
+};
+
+// Without GPUs there are no such metrics; what a card does not tell is left out.
+void add_gpus(const std::vector<DeviceLoad>& gpus, Families* families) {
+  if (gpus.empty()) return;
+  for (const GpuMetric& metric : kGpuMetrics) {
+    families->begin(metric.name, metric.help, metric.type);
+    for (const DeviceLoad& gpu : gpus) {
+      if (gpu.*metric.value >= 0) families->add({{"gpu_uuid", gpu.uuid}}, gpu.*metric.value);
+    }
+  }
+}
+
 }  // namespace
 
 std::string MetricsCollector::scrape() {
@@ -218,17 +250,23 @@ std::string MetricsCollector::scrape() {
   families.begin("tutti_trace_dropped", "The same that were lost: no room, or no collector",
                  MetricType::Counter);
   families.add({}, static_cast<double>(traces.dropped));
-  add_machine(look(), &families);
+  {
+    const std::lock_guard lock(mutex_);
+    add_machine(machine_.sample(), &families);
+    add_gpus(gpus_.sample(), &families);
+  }
   return families.text();
 }
 
 std::string MetricsCollector::status() {
-  return status_json(service_, look(), std::chrono::steady_clock::now() - started_);
-}
-
-MachineSample MetricsCollector::look() {
-  const std::lock_guard lock(mutex_);
-  return machine_.sample();
+  MachineSample machine;
+  std::vector<DeviceLoad> gpus;
+  {
+    const std::lock_guard lock(mutex_);
+    machine = machine_.sample();
+    gpus = gpus_.sample();
+  }
+  return status_json(service_, machine, gpus, std::chrono::steady_clock::now() - started_);
 }
 
 }  // namespace tutti::server

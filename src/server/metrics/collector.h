@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "server/metrics/gpus.h"
 #include "server/metrics/machine.h"
 #include "server/service.h"
 
@@ -15,7 +16,7 @@ class MetricsCollector {
  public:
   // The machine's load is measured anew at most once an `interval`. `service` outlives it.
   MetricsCollector(const InferenceService& service, std::chrono::milliseconds interval)
-      : service_(service), machine_(interval) {}
+      : service_(service), machine_(interval), gpus_(service.gpu(), interval) {}
 
   // The text format, version 0.0.4. Thread safe.
   std::string scrape();
@@ -23,12 +24,11 @@ class MetricsCollector {
   std::string status();
 
  private:
-  MachineSample look();
-
   const InferenceService& service_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   MachineLoad machine_;  // under mutex_
+  GpuLoad gpus_;         // under mutex_
 };
 
 }  // namespace tutti::server

@@ -56,6 +56,16 @@ Json instance_json(const InstanceStatistics& instance) {
           {"ranks", std::move(ranks)}};
 }
 
+// What the driver does not tell is null.
+Json gpu_json(const DeviceLoad& gpu) {
+  const auto told = [](double value) { return value < 0 ? Json() : Json(value); };
+  return {{"uuid", gpu.uuid},
+          {"utilization", told(gpu.utilization)},
+          {"memory_total_bytes", told(gpu.memory_total_bytes)},
+          {"memory_used_bytes", told(gpu.memory_used_bytes)},
+          {"power_watts", told(gpu.power_watts)}};
+}
+
 void add_statistics(const ModelStatisticsEntry& entry, Json* model) {
   const StatisticsSnapshot& statistics = entry.statistics;
   Json instances = Json::array();
@@ -82,7 +92,7 @@ void add_statistics(const ModelStatisticsEntry& entry, Json* model) {
 }  // namespace
 
 std::string status_json(const InferenceService& service, const MachineSample& machine,
-                        std::chrono::nanoseconds uptime) {
+                        std::span<const DeviceLoad> gpus, std::chrono::nanoseconds uptime) {
   const std::chrono::milliseconds now = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::system_clock::now().time_since_epoch());
   Json json;
@@ -94,6 +104,8 @@ std::string status_json(const InferenceService& service, const MachineSample& ma
   json["machine"] = {{"cpu_utilization", machine.cpu_utilization},
                      {"memory_total_bytes", machine.memory_total},
                      {"memory_used_bytes", machine.memory_used}};
+  Json& devices = json["gpus"] = Json::array();
+  for (const DeviceLoad& gpu : gpus) devices.push_back(gpu_json(gpu));
   std::map<std::pair<std::string, std::string>, ModelStatisticsEntry> running;
   if (auto entries = service.statistics("", ""); entries.ok()) {
     for (ModelStatisticsEntry& entry : *entries) {

@@ -3,14 +3,16 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <string>
 
+#include "runtime/backend.h"
 #include "server/metrics/machine.h"
 #include "server/service.h"
 
 namespace tutti::server {
 
 std::string status_json(const InferenceService& service, const MachineSample& machine,
-                        std::chrono::nanoseconds uptime);
+                        std::span<const DeviceLoad> gpus, std::chrono::nanoseconds uptime);
 
 }  // namespace tutti::server

@@ -25,7 +25,7 @@ Run front_run(const RequestQueue& queue, const BatchingOptions& options) {
     if (first == nullptr) {
       first = &next;
       run.oldest = next.times.queued;
-    } else if (next.join_key != first->join_key ||
+    } else if (!next.joins || next.join_key != first->join_key ||
                run.rows + next.batch_size > options.max_batch_size) {
       run.can_grow = false;
       return false;
@@ -34,7 +34,7 @@ Run front_run(const RequestQueue& queue, const BatchingOptions& options) {
     run.rows += next.batch_size;
     run.oldest = std::min(run.oldest, next.times.queued);
     if (is_preferred(options, run.rows)) run.preferred_count = run.count;
-    run.can_grow = run.rows < options.max_batch_size;
+    run.can_grow = first->joins && run.rows < options.max_batch_size;
     return run.can_grow;
   });
   return run;

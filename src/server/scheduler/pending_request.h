@@ -29,6 +29,7 @@ struct PendingRequest {
   std::shared_ptr<OutputSink> sink;
   std::int64_t batch_size = 1;  // rows of the batch axis; 1 for models that do not batch
   std::string join_key;         // requests with the same one may run as one batch
+  bool joins = true;            // false: it runs alone whatever its key
   RequestTimes times;
   // Called exactly once: with what the model answered, or with why it was not asked.
   std::function<void(PendingRequest&, Result<InferResult>)> done;

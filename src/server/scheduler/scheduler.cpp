@@ -44,6 +44,7 @@ Result<InferResult> infer_guarded(ServableModel& model, const InferRequest& requ
 }
 
 void set_phases(const InferResult& result, RequestTimes* times) {
+  if (result.started) times->started = *result.started;
   times->inputs_ready = result.inputs_ready;
   times->outputs_started = result.outputs_started;
 }
@@ -69,7 +70,9 @@ Scheduler::Scheduler(std::vector<ScheduledInstance> instances, SchedulingOptions
       instances_(std::move(instances)),
       queue_(options_) {
   for (const ScheduledInstance& instance : instances_) {
-    threads_.emplace_back([this, &instance] { serve(instance); });
+    for (int i = 0; i < concurrency_of(instance); ++i) {
+      threads_.emplace_back([this, &instance] { serve(instance); });
+    }
   }
   threads_.emplace_back([this] { watch_expiry(); });
 }
@@ -115,6 +118,12 @@ void Scheduler::cancel(const PendingRequest* request) {
   }
   answer(*pending, cancelled());
   note_answered(1);
+}
+
+// What shares nothing is worth being asked ahead, unless waiting makes fuller batches.
+int Scheduler::concurrency_of(const ScheduledInstance& instance) const {
+  const bool is_alone = instance.claims == nullptr && !options_.batching.joins();
+  return is_alone ? instance.model->concurrency() : 1;
 }
 
 bool Scheduler::is_ready() const {

@@ -1,4 +1,5 @@
-// Brings queued requests to the instances of one model version: one queue, one thread an instance.
+// Brings queued requests to the instances of one model version: one queue, a thread an instance, or
+// as many as it takes requests at a time.
 #pragma once
 
 #include <condition_variable>
@@ -50,6 +51,7 @@ class Scheduler final : public RequestScheduler {
     AnswerOrder::Place first_place = 0;  // where answers are ordered
   };
 
+  int concurrency_of(const ScheduledInstance& instance) const;
   void serve(const ScheduledInstance& instance);
   bool wait_for_work(std::unique_lock<std::mutex>& lock);
   bool claim(const ScheduledInstance& instance, std::unique_lock<std::mutex>& lock);

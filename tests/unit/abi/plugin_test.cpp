@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -54,9 +55,38 @@ class MemoryBackend final : public Backend {
       delete[] data;
     });
   }
+  Result<std::shared_ptr<std::byte>> open_device_memory(int device,
+                                                        std::span<const std::byte> handle,
+                                                        std::size_t bytes) override {
+    if (handle.size() != 2) {
+      return invalid_argument("a handle of ", handle.size(), " bytes for ", bytes, " on ", device);
+    }
+    return counted(bytes, handle[0]);
+  }
+  Result<std::shared_ptr<std::byte>> allocate_device(int device, std::size_t bytes) override {
+    if (bytes == 0) return std::shared_ptr<std::byte>();
+    return counted(bytes, static_cast<std::byte>(device));
+  }
+  Status write_device_memory(int, void* target, const void* host, std::size_t bytes) override {
+    std::memcpy(target, host, bytes);
+    return {};
+  }
+  Result<DeviceLoad> device_load(int device) override {
+    if (device != 0) return invalid_argument("no device ", device);
+    return DeviceLoad{"GPU-7", 6, 5, 0.25, 300, 700, 1e9};
+  }
   static inline int freed = 0;
 
  private:
+  static std::shared_ptr<std::byte> counted(std::size_t bytes, std::byte fill) {
+    auto* data = new std::byte[bytes];
+    std::memset(data, static_cast<int>(fill), bytes);
+    return {data, [](std::byte* gone) {
+              ++freed;
+              delete[] gone;
+            }};
+  }
+
   std::unique_ptr<Backend> cpu_ = cpu::make_cpu_backend();
 };
 
@@ -224,6 +254,55 @@ TEST(Plugin, MemoryOfDevicesAndOfTheHostCrosses) {
   EXPECT_EQ(MemoryBackend::freed, 0);
   memory->reset();
   EXPECT_EQ(MemoryBackend::freed, 1);
+}
+
+TEST(Plugin, SharedMemoryOfDevicesAndTheirLoadCross) {
+  exports_memory = true;
+  auto made = make_plugin_backend(export_backend("elsewhere", make_cpu));
+  exports_memory = false;
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const std::byte handle[3] = {std::byte{9}, std::byte{8}, std::byte{7}};
+  EXPECT_EQ((*made)->open_device_memory(4, handle, 5).status().message(),
+            "a handle of 3 bytes for 5 on 4");
+  auto opened = (*made)->open_device_memory(4, std::span(handle).first(2), 5);
+  ASSERT_TRUE(opened.ok()) << opened.status().to_string();
+  EXPECT_EQ((*opened).get()[4], std::byte{9});
+  EXPECT_EQ(*(*made)->allocate_device(1, 0), nullptr);
+  auto room = (*made)->allocate_device(1, 4);
+  ASSERT_TRUE(room.ok() && *room != nullptr);
+  EXPECT_EQ((*room).get()[3], std::byte{1});
+  EXPECT_TRUE((*made)->write_device_memory(1, room->get(), "abc", 4).ok());
+  EXPECT_STREQ(reinterpret_cast<const char*>(room->get()), "abc");
+  const auto load = (*made)->device_load(0);
+  ASSERT_TRUE(load.ok()) << load.status().to_string();
+  EXPECT_EQ(load->uuid, "GPU-7");
+  EXPECT_EQ(load->memory_total_bytes, 6);
+  EXPECT_EQ(load->memory_used_bytes, 5);
+  EXPECT_EQ(load->utilization, 0.25);
+  EXPECT_EQ(load->power_watts, 300);
+  EXPECT_EQ(load->power_limit_watts, 700);
+  EXPECT_EQ(load->energy_joules, 1e9);
+  EXPECT_EQ((*made)->device_load(1).status().message(), "no device 1");
+  made = internal_error("gone");  // memory may outlive its backend
+  const int before = MemoryBackend::freed;
+  opened->reset();
+  room->reset();
+  EXPECT_EQ(MemoryBackend::freed, before + 2);
+}
+
+// A plug-in that was built before they came.
+TEST(Plugin, EntriesThatAnOlderPluginLacksAreDoneWithout) {
+  exports_memory = true;
+  tutti_backend_api table = *export_backend("elsewhere", make_cpu);
+  table.size = offsetof(tutti_backend_api, open_device_memory);
+  auto made = make_plugin_backend(&table);
+  exports_memory = false;
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const std::byte handle[2] = {};
+  EXPECT_EQ((*made)->open_device_memory(0, handle, 1).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(*(*made)->allocate_device(0, 4), nullptr);
+  EXPECT_FALSE((*made)->write_device_memory(0, nullptr, "abc", 4).ok());
+  EXPECT_EQ((*made)->device_load(0).status().code(), StatusCode::kUnimplemented);
 }
 
 TEST(Plugin, AnotherAbiIsRefusedWithBothNumbers) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "backends/cuda/memory.h"
 #include "rank_plans.h"
@@ -177,6 +178,118 @@ TEST_F(RequestMemory, TensorsMayLieOnADevice) {
         << refused.status().to_string();
     EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("input 'x'"));
   }
+}
+
+// Two at a time, so that one is on its way while the other runs; each with content of its own.
+TEST_F(RequestMemory, RequestsThatOverlapKeepTheirContent) {
+  auto instance = Instance::load(plan_of(2, kThereAndBack), *cuda_, {0, 0});
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  EXPECT_EQ((*instance)->group().concurrency(), 2);
+  std::vector<std::thread> callers;
+  for (std::uint32_t caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (std::uint32_t run = 0; run < 20; ++run) {
+        // Larger than half of the pinned memory, and smaller.
+        const Tensor x =
+            words(run % 2 == 0 ? Dims{600, 32, 128} : Dims{40, 32, 64}, 100 * caller + run);
+        const auto got = (*instance)->infer({{"x", x}});
+        ASSERT_TRUE(got.ok()) << got.status().to_string();
+        EXPECT_EQ(wrong_words(got->at("w"), x), 0) << caller << " " << run;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+TEST_F(RequestMemory, TensorsGoToADeviceAndBackOutsideOfRanks) {
+  const Tensor x = words({5'000'000}, 3);
+  auto room = cuda_->allocate_device(0, x.byte_size());
+  ASSERT_TRUE(room.ok() && *room != nullptr) << room.status().to_string();
+  ASSERT_TRUE(cuda_->write_device_memory(0, room->get(), x.data(), x.byte_size()).ok());
+  auto pinned = cuda_->allocate_host(x.byte_size());
+  ASSERT_TRUE(pinned.ok());
+  Tensor pageable = *Tensor::allocate(DType::kUInt32, x.dims());
+  for (std::byte* host : {pinned->get(), pageable.mutable_data()}) {
+    ASSERT_TRUE(cuda_->read_device_memory(host, 0, room->get(), x.byte_size()).ok());
+    EXPECT_EQ(wrong_words(Tensor::view(DType::kUInt32, x.dims(), host, nullptr), x), 0);
+  }
+  const Status refused = cuda_->write_device_memory(0, pinned->get(), x.data(), 4);
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << refused.to_string();
+  EXPECT_EQ(cuda_->allocate_device(99, 4).status().code(), StatusCode::kInvalidArgument);
+}
+
+// Handles of other processes are tests/protocol's business: one's own cannot be opened.
+TEST_F(RequestMemory, HandlesThatOpenNothingSayWhy) {
+  std::vector<std::byte> handle(64);
+  const auto refusal = [&](int device) {
+    const Status status = cuda_->open_device_memory(device, handle, 16).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.to_string();
+    return status.message();
+  };
+  EXPECT_THAT(refusal(0), ::testing::HasSubstr("opens no memory of device 0"));
+  EXPECT_THAT(refusal(99), ::testing::HasSubstr("device 99"));
+  auto mine = DeviceMemory::allocate(0, 1 << 20);
+  ASSERT_TRUE(mine.ok());
+  cudaIpcMemHandle_t own;
+  ASSERT_EQ(cudaIpcGetMemHandle(&own, (*mine)->data()), cudaSuccess);
+  std::memcpy(handle.data(), &own, sizeof own);
+  EXPECT_THAT(refusal(0), ::testing::HasSubstr("opens no memory of device 0"));
+  handle.resize(63);
+  EXPECT_THAT(refusal(0), ::testing::HasSubstr("has 63 bytes, expected 64"));
+}
+
+// All of a card's memory but what it takes to run the small request.
+TEST_F(RequestMemory, ARequestThatDoesNotFitIsAnsweredAndTheRanksServeAgain) {
+  const char* text = R"(graph (%x: f32[t, 1024]) {
+    %p = ShardSlice(%x) {axis = "cp", ranks = $N, dim = 0, units = dims[t]}
+    %a = Softmax(%p) {axis = 1}
+    %g = AllGather(%a) {axis = "cp", ranks = $N, dim = 0, units = dims[t], size = dims[t]}
+    %b = Softmax(%g) {axis = 1}
+    return %b
+  })";
+  auto instance = Instance::load(plan_of(2, text), *cuda_, {0, 0});
+  ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+  const auto infer = [&](std::int64_t t) {
+    RunOptions options;
+    options.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    return (*instance)->infer({{"x", numbers({t, 1024}, 1)}}, options).status();
+  };
+  constexpr std::int64_t kSmall = 64;
+  constexpr std::int64_t kLarge = 200'000;  // 0.8 GB a tensor
+  for (int run = 0; run < 3; ++run) EXPECT_TRUE(infer(kSmall).ok());
+  std::vector<std::unique_ptr<DeviceMemory>> hog;
+  for (std::size_t bytes = std::size_t{8} << 30; bytes >= (std::size_t{128} << 20);) {
+    auto block = DeviceMemory::allocate(0, bytes);
+    if (block.ok()) {
+      hog.push_back(*std::move(block));
+    } else {
+      bytes /= 2;
+    }
+  }
+  for (int turn = 0; turn < 2; ++turn) {
+    const Status refused = infer(kLarge);
+    EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted) << refused.to_string();
+    EXPECT_THAT(refused.message(), ::testing::HasSubstr(" of 2: "));
+    EXPECT_THAT(refused.message(), ::testing::HasSubstr(" bytes on GPU 0: cuda: cudaMalloc"));
+    for (int run = 0; run < 3; ++run) {
+      const Status served = infer(kSmall);
+      EXPECT_TRUE(served.ok()) << served.to_string();
+    }
+  }
+  hog.clear();
+  const Status served = infer(kLarge);
+  EXPECT_TRUE(served.ok()) << served.to_string();
+}
+
+TEST_F(RequestMemory, CardsTellWhatTheyAreDoing) {
+  const auto load = cuda_->device_load(0);
+  ASSERT_TRUE(load.ok()) << load.status().to_string();
+  EXPECT_EQ(load->uuid.rfind("GPU-", 0), 0U) << load->uuid;
+  EXPECT_GT(load->memory_total_bytes, load->memory_used_bytes);
+  EXPECT_GT(load->memory_used_bytes, 0);
+  EXPECT_GE(load->utilization, 0);
+  EXPECT_LE(load->utilization, 1);
+  EXPECT_FALSE(cuda_->device_load(99).ok());
 }
 
 TEST_F(RequestMemory, AnswersAreLentFromPinnedMemory) {

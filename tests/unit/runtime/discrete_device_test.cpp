@@ -1,126 +1,14 @@
 // A backend whose memory is not the host's: what a GPU asks of the executor.
 #include <gtest/gtest.h>
 
-#include <cstring>
-
-#include "runtime/instance.h"
-#include "toy.h"
+#include "discrete_backend.h"
 
 namespace tutti {
 namespace {
 
-// Which addresses are the device's.
-class Ranges {
- public:
-  void add(const void* begin, std::size_t size) {
-    ranges_.push_back({static_cast<const std::byte*>(begin), size});
-  }
-  bool contains(const void* address) const {
-    const auto* at = static_cast<const std::byte*>(address);
-    for (const auto& [begin, size] : ranges_) {
-      if (at >= begin && at <= begin + size) return true;
-    }
-    return false;
-  }
-
- private:
-  std::vector<std::pair<const std::byte*, std::size_t>> ranges_;
-};
-
-class CheckedKernel final : public Kernel {
- public:
-  CheckedKernel(std::unique_ptr<Kernel> kernel, const Ranges& ranges)
-      : kernel_(std::move(kernel)), ranges_(ranges) {}
-  std::size_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  Status run(const KernelArgs& args) override {
-    for (const void* input : args.inputs) {
-      if (!ranges_.contains(input)) return internal_error("an input is host memory");
-    }
-    for (const void* output : args.outputs) {
-      if (!ranges_.contains(output)) return internal_error("an output is host memory");
-    }
-    return kernel_->run(args);
-  }
-
- private:
-  std::unique_ptr<Kernel> kernel_;
-  const Ranges& ranges_;
-};
-
-class DiscreteDevice final : public RankDevice {
- public:
-  explicit DiscreteDevice(std::unique_ptr<RankDevice> host) : host_(std::move(host)) {}
-
-  Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) override {
-    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, host_->make_kernel(spec));
-    return std::unique_ptr<Kernel>(std::make_unique<CheckedKernel>(std::move(kernel), ranges_));
-  }
-  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
-    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> buffer, host_->allocate(bytes));
-    ranges_.add(buffer->data(), bytes);
-    return buffer;
-  }
-  Result<const void*> place_constant(const Tensor& tensor) override {
-    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<DeviceBuffer> buffer, allocate(tensor.byte_size()));
-    TUTTI_RETURN_IF_ERROR(upload(buffer->data(), tensor.data(), tensor.byte_size()));
-    constants_.push_back(std::move(buffer));
-    return static_cast<const void*>(constants_.back()->data());
-  }
-  Status upload(void* target, const void* host, std::size_t bytes) override {
-    if (!ranges_.contains(target)) return internal_error("upload to host memory");
-    if (bytes > 0 && ranges_.contains(host)) return internal_error("upload from the device");
-    return host_->upload(target, host, bytes);
-  }
-  Status read_input(const RowCopy& rows) override {
-    if (!ranges_.contains(rows.target)) return internal_error("an input goes to host memory");
-    input_bytes += rows.rows * rows.row_bytes;
-    return host_->read_input(rows);
-  }
-  Status write_output(void* target, const void* source, std::size_t bytes) override {
-    if (!ranges_.contains(source)) return internal_error("an output comes from host memory");
-    return host_->write_output(target, source, bytes);
-  }
-  Status download(void* host, const void* source, std::size_t bytes) override {
-    if (!ranges_.contains(source)) return internal_error("download from host memory");
-    return host_->download(host, source, bytes);
-  }
-  Status finish() override { return {}; }
-
-  std::size_t input_bytes = 0;  // read from requests
-
- private:
-  std::unique_ptr<RankDevice> host_;
-  Ranges ranges_;
-  std::vector<std::unique_ptr<DeviceBuffer>> constants_;
-};
-
-class DiscreteBackend final : public Backend {
- public:
-  std::string name() const override { return "discrete"; }
-  int device_count() const override { return 3; }
-  Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) override {
-    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankDevice> host, cpu_.create_rank(options));
-    auto device = std::make_unique<DiscreteDevice>(std::move(host));
-    ranks.push_back(device.get());
-    return std::unique_ptr<RankDevice>(std::move(device));
-  }
-  Status check_device_memory(int device, const void* data, std::size_t bytes) override {
-    if (device == 1 && regions.contains(data)) return {};
-    return invalid_argument("its ", bytes, " bytes are not in the memory of device ", device);
-  }
-  Status read_device_memory(void* host, int, const void* source, std::size_t bytes) override {
-    ++fetches;
-    std::memcpy(host, source, bytes);
-    return {};
-  }
-
-  Ranges regions;  // of device 1, for requests
-  int fetches = 0;
-  std::vector<DiscreteDevice*> ranks;
-
- private:
-  cpu::CpuBackend cpu_{toy::kernels()};
-};
+using toy::DiscreteBackend;
+using toy::DiscreteDevice;
+using toy::Ranges;
 
 TEST(DiscreteDevice, RequestsAreUploadedAndAnswersDownloaded) {
   DiscreteBackend backend;
@@ -193,7 +81,40 @@ TEST(DiscreteDevice, RequestsMayLieInTheMemoryOfADevice) {
   }
   // The prologue's results are known again by the content of what lies there.
   EXPECT_EQ((*instance)->prologue_stats().misses, 2);
-  EXPECT_EQ(backend.fetches, 4);
+  EXPECT_EQ(backend.fetches.load(), 4);
+}
+
+// The rank that gets no memory says so, the others come out of their exchanges, and all are kept.
+TEST(DiscreteDevice, ARequestThatDoesNotFitIsAnsweredAndTheGroupServesAgain) {
+  for (std::size_t full = 0; full < 3; ++full) {
+    DiscreteBackend backend;
+    auto instance = Instance::load(toy::make_plan("cp=3"), backend);
+    ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+    const auto infer = [&](std::int64_t t) {
+      const Tensor x = toy::numbers({1, t, 4, 2}, static_cast<int>(t));
+      const Tensor text = toy::numbers({1, 4}, static_cast<int>(t));
+      RunOptions options;
+      options.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      const auto outputs = (*instance)->infer({{"x", x}, {"text", text}}, options);
+      if (outputs.ok()) {
+        EXPECT_EQ(toy::values(outputs->at("z")), toy::expected_z(x, text));
+      }
+      return outputs.status();
+    };
+    EXPECT_TRUE(infer(7).ok());
+    DiscreteDevice* rank = backend.ranks[full];
+    rank->room = 2000;
+    for (int turn = 0; turn < 2; ++turn) {
+      const Status refused = infer(500);
+      EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted) << refused.to_string();
+      EXPECT_EQ(refused.message().rfind(str_cat("rank ", full, " of 3: no room for "), 0), 0U)
+          << refused.message();
+      EXPECT_TRUE(infer(7).ok()) << "after a request that was too large";
+    }
+    rank->room = std::size_t{1} << 40;
+    EXPECT_TRUE(infer(500).ok());
+    EXPECT_EQ(backend.ranks.size(), 3U) << "no rank was made anew";
+  }
 }
 
 TEST(DiscreteDevice, MemoryThatIsNotThereIsRefusedByName) {

@@ -64,7 +64,39 @@ class Fault final : public RankHooks {
   const std::function<Status()> action_;
 };
 
-// The CPU backend with toy kernels; making ranks can be held up or refused.
+// A CPU rank that asks before it takes memory.
+class RationedRank final : public RankDevice {
+ public:
+  using Ask = std::function<Status(int rank, std::size_t bytes)>;
+  RationedRank(std::unique_ptr<RankDevice> device, int rank, const Ask& ask)
+      : device_(std::move(device)), rank_(rank), ask_(ask) {}
+
+  bool is_host_memory() const override { return true; }
+  Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) override {
+    return device_->make_kernel(spec);
+  }
+  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
+    if (ask_) TUTTI_RETURN_IF_ERROR(ask_(rank_, bytes));
+    return device_->allocate(bytes);
+  }
+  Result<const void*> place_constant(const Tensor& tensor) override {
+    return device_->place_constant(tensor);
+  }
+  Status upload(void* target, const void* host, std::size_t bytes) override {
+    return device_->upload(target, host, bytes);
+  }
+  Status download(void* host, const void* source, std::size_t bytes) override {
+    return device_->download(host, source, bytes);
+  }
+  Status finish() override { return device_->finish(); }
+
+ private:
+  const std::unique_ptr<RankDevice> device_;
+  const int rank_;
+  const Ask& ask_;
+};
+
+// The CPU backend with toy kernels; making ranks, and their memory, can be held up or refused.
 class ToyBackend final : public Backend {
  public:
   std::string name() const override { return "cpu"; }
@@ -72,10 +104,13 @@ class ToyBackend final : public Backend {
   Result<std::unique_ptr<RankDevice>> create_rank(const RankDeviceOptions& options) override {
     ++ranks_made;
     if (before_rank) TUTTI_RETURN_IF_ERROR(before_rank());
-    return cpu_.create_rank(options);
+    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<RankDevice> rank, cpu_.create_rank(options));
+    return std::unique_ptr<RankDevice>(
+        std::make_unique<RationedRank>(std::move(rank), options.rank, before_memory));
   }
 
   std::function<Status()> before_rank;  // set while no rank is being made
+  RationedRank::Ask before_memory;      // set while no request runs
   std::atomic<int> ranks_made{0};
 
  private:

@@ -73,6 +73,26 @@ TEST(RankGroup, NamesARankThatReturnsAnErrorAndWorksAgain) {
   }
 }
 
+TEST(RankGroup, ARankWithoutMemoryIsNamedAndAllRanksAreKept) {
+  for (const int poor : {0, 2}) {
+    Group group(3);
+    group.backend.before_memory = [&](int rank, std::size_t bytes) -> Status {
+      if (rank != poor) return {};
+      return Status(StatusCode::kResourceExhausted, str_cat("no memory for ", bytes, " bytes"));
+    };
+    RunOptions options;
+    options.deadline = in(milliseconds(60000));
+    for (int turn = 0; turn < 2; ++turn) {
+      const Status status = group.run(options);
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.to_string();
+      EXPECT_THAT(status.message(), StartsWith(str_cat("rank ", poor, " of 3: no memory for ")));
+    }
+    group.backend.before_memory = nullptr;
+    EXPECT_TRUE(group.run(options).ok());
+    EXPECT_EQ(group.backend.ranks_made.load(), 3);
+  }
+}
+
 TEST(RankGroup, SurvivesManyFailuresInARow) {
   auto fault =
       std::make_shared<Fault>(1, "AddAlong", []() -> Status { throw std::runtime_error("again"); });

@@ -65,6 +65,13 @@ TEST(DecideBatch, NeverJoinsDifferentSizesNorPassesARequest) {
   EXPECT_EQ(decide_batch(queue, batches(8, {}, 100), at(0)), take(1));
 }
 
+TEST(DecideBatch, SomeRequestsRunAlone) {
+  const auto alone = rows(1);
+  alone->joins = false;
+  EXPECT_EQ(decide_batch(queue_of({alone, rows(1)}), batches(8, {}, 100), at(0)), take(1));
+  EXPECT_EQ(decide_batch(queue_of({rows(1), alone, rows(1)}), batches(8, {}, 100), at(0)), take(1));
+}
+
 TEST(DecideBatch, WaitsForMoreUntilTheOldestHasWaitedLongEnough) {
   const auto queue = queue_of({rows(2, "", 5), rows(1, "", 8)});
   EXPECT_EQ(decide_batch(queue, batches(8, {}, 10), at(9)), wait_until(at(15)));

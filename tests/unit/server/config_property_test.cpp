@@ -1,6 +1,7 @@
-// Whatever protobuf writes as a ModelConfig, our reader reads; whatever protobuf refuses, it refuses
-// with file and line.
+// Whatever protobuf writes as a ModelConfig, our reader reads; whatever protobuf refuses, it
+// refuses with file and line.
 #include <gmock/gmock.h>
+#include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 
@@ -38,8 +39,9 @@ class RandomMessages {
  private:
   std::string text() {
     // Quotes, escapes, control characters, UTF-8: what a lexer may stumble over.
-    static const char* const kPieces[] = {"a", "'", "\"", "\\", "\n", "\t", "#", "{", "]",
-                                          " ", "\x01", "\x7f", "\xc3\xa9", "0", "\xe2\x82\xac"};
+    static const char* const kPieces[] = {"a",    "'",    "\"",       "\\", "\n",
+                                          "\t",   "#",    "{",        "]",  " ",
+                                          "\x01", "\x7f", "\xc3\xa9", "0",  "\xe2\x82\xac"};
     std::string made;
     for (int i = below(6); i > 0; --i) made += kPieces[below(std::size(kPieces))];
     return made;

@@ -22,7 +22,7 @@ TEST_F(GrpcControlTest, MetadataSaysWhatIsThere) {
   ASSERT_TRUE(stub_->ServerMetadata(&server_context, {}, &server).ok());
   EXPECT_EQ(server.name(), "tutti");
   EXPECT_FALSE(server.version().empty());
-  EXPECT_EQ(server.extensions_size(), 9);
+  EXPECT_EQ(server.extensions_size(), 10);
 
   inference::ModelMetadataRequest request;
   request.set_name("batched");
@@ -201,21 +201,29 @@ TEST_F(GrpcControlTest, StatisticsCountEveryRequestOnce) {
   EXPECT_EQ(bad.execution_count(), 0U);
 }
 
-TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
+TEST_F(GrpcControlTest, CudaSharedMemoryIsOffUnlessAllowed) {
   start();
   grpc::ClientContext c1, c2, c3;
-  inference::CudaSharedMemoryStatusResponse r1;
+  inference::CudaSharedMemoryStatusResponse regions;
   inference::CudaSharedMemoryRegisterResponse r2;
   inference::CudaSharedMemoryUnregisterResponse r3;
-  const std::pair<grpc::Status, const char*> answers[] = {
-      {stub_->CudaSharedMemoryStatus(&c1, {}, &r1), "CudaSharedMemoryStatus"},
-      {stub_->CudaSharedMemoryRegister(&c2, {}, &r2), "CudaSharedMemoryRegister"},
-      {stub_->CudaSharedMemoryUnregister(&c3, {}, &r3), "CudaSharedMemoryUnregister"},
-  };
-  for (const auto& [status, name] : answers) {
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << name;
-    EXPECT_THAT(status.error_message(), HasSubstr(name));
+  EXPECT_TRUE(stub_->CudaSharedMemoryStatus(&c1, {}, &regions).ok());
+  EXPECT_TRUE(regions.regions().empty());
+  for (const grpc::Status& status : {stub_->CudaSharedMemoryRegister(&c2, {}, &r2),
+                                     stub_->CudaSharedMemoryUnregister(&c3, {}, &r3)}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+    EXPECT_THAT(status.error_message(), HasSubstr("--allow-client-shm"));
   }
+  expect_healthy();
+}
+
+TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
+  start();
+  grpc::ClientContext context;
+  inference::TraceSettingResponse response;
+  const grpc::Status status = stub_->TraceSetting(&context, {}, &response);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("TraceSetting"));
   expect_healthy();
 }
 

@@ -87,6 +87,73 @@ TEST(Scheduler, InstancesWorkAtTheSameTime) {
   for (Sent& one : sent) EXPECT_TRUE(one.wait().ok());
 }
 
+// Takes requests ahead: their turn comes one after the other.
+class PreparingModel final : public ServableModel {
+ public:
+  PreparingModel(std::shared_ptr<Gate> gate, int most) : gate_(std::move(gate)), most_(most) {}
+  int concurrency() const override { return most_; }
+  Result<InferResult> infer(const InferRequest&, const std::shared_ptr<OutputSink>&) override {
+    gate_->wait();
+    InferResult result;
+    result.started = result.inputs_ready = result.outputs_started =
+        std::chrono::steady_clock::now();
+    return result;
+  }
+
+ private:
+  const std::shared_ptr<Gate> gate_;
+  const int most_;
+};
+
+TEST(Scheduler, ModelsGetAsManyRequestsAtATimeAsTheyAskFor) {
+  auto gate = std::make_shared<Gate>();
+  std::vector<std::unique_ptr<ServableModel>> models;
+  models.push_back(std::make_unique<PreparingModel>(gate, 2));
+  Scheduler scheduler(std::move(models), 10);
+  std::vector<Sent> sent;
+  for (int i = 0; i < 3; ++i) {
+    sent.push_back(make());
+    ASSERT_TRUE(scheduler.enqueue(sent.back().pending).ok());
+  }
+  gate->await_arrivals(2);
+  EXPECT_EQ(scheduler.running(), 2U);
+  EXPECT_EQ(scheduler.waiting(), 1U);
+  const auto opened = std::chrono::steady_clock::now();
+  gate->open();
+  for (Sent& one : sent) EXPECT_TRUE(one.wait().ok());
+  scheduler.stop();
+  // What waited inside of the model has waited for its turn.
+  EXPECT_GE(sent[0].pending->times.started, opened);
+  EXPECT_GE(sent[1].pending->times.started, opened);
+}
+
+TEST(Scheduler, ModelsThatShareOrBatchGetOneAtATime) {
+  for (const bool shares : {true, false}) {
+    auto gate = std::make_shared<Gate>();
+    RateLimiter limiter;
+    std::vector<ScheduledInstance> instances;
+    auto member = limiter.join({{"rank 0", 1, 1}}, 1);
+    ASSERT_TRUE(member.ok());
+    instances.push_back({std::make_unique<PreparingModel>(gate, 2), nullptr});
+    if (shares) instances.back().claims = *std::move(member);
+    SchedulingOptions options;
+    options.capacity = 10;
+    options.batching.max_batch_size = shares ? 0 : 2;
+    Scheduler scheduler(std::move(instances), options);
+    Sent first = make(), second = make();
+    first.pending->join_key = "a";
+    second.pending->join_key = "b";
+    ASSERT_TRUE(scheduler.enqueue(first.pending).ok());
+    gate->await_arrivals(1);
+    ASSERT_TRUE(scheduler.enqueue(second.pending).ok());
+    EXPECT_EQ(scheduler.running(), 1U);
+    EXPECT_EQ(scheduler.waiting(), 1U);
+    gate->open();
+    EXPECT_TRUE(first.wait().ok());
+    EXPECT_TRUE(second.wait().ok());
+  }
+}
+
 TEST(Scheduler, TimesAreInOrder) {
   auto gate = std::make_shared<Gate>();
   gate->open();
