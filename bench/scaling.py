@@ -325,7 +325,7 @@ def served(run, folder, sizes, shape):
             f"served, {ranks} ranks",
             [sys.executable, BENCH / "cosmos/served.py", run.options.tutti, repository, name, ranks,
              "--frames", sizes.frames, "--text", sizes.text, "--features", sizes.features,
-             "--runs", run.options.runs, *backend_options(run.options)],
+             "--runs", min(run.options.runs, 3), "--together", 2, *backend_options(run.options)],
         )  # fmt: skip
         shutil.rmtree(repository / name, ignore_errors=True)
         bare = run.raw.get(f"Tutti, {ranks} ranks")

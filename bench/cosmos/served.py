@@ -69,10 +69,16 @@ def request_of(model, given):
 
 
 def grpc_call(stub, model, given):
-    """() -> the result's bytes, as the other calls below."""
+    """() -> the answer as it comes, from a request that is ready to be sent."""
     request = request_of(model, given)
     request.raw_input_contents.extend(content for _, _, content in given.values())
-    return lambda: stub.ModelInfer(request).raw_output_contents[0]
+    message = request.SerializeToString()
+    send = stub.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    return lambda: send(message)
+
+
+def result_of(answer):
+    return service_pb2.ModelInferResponse.FromString(answer).raw_output_contents[0]
 
 
 def region_bytes(given):
@@ -128,19 +134,17 @@ def cuda_call(stub, model, given, region, name="cuda"):
 
 
 def timed(call, runs):
-    call()
-    seconds = []
+    """Seconds of each, and what the last one gave."""
+    seconds, result = [], None
     for _ in range(runs):
         begin = time.perf_counter()
-        call()
+        result = call()
         seconds.append(time.perf_counter() - begin)
-    return seconds
+    return seconds, result
 
 
 def in_flight(calls, runs):
     """Seconds a call when each of `calls` is made again and again, all at the same time."""
-    for call in calls:
-        call()
     threads = [
         threading.Thread(target=lambda call=call: [call() for _ in range(runs)]) for call in calls
     ]
@@ -159,48 +163,72 @@ def executed(stub, model):
     return infer.count, infer.ns / 1e9
 
 
-def forward_seconds(stub, model, run):
-    """run()'s result, and what one of its forwards took."""
-    count, seconds = executed(stub, model)
-    result = run()
-    later, more = executed(stub, model)
-    return result, (more - seconds) / max(later - count, 1)
+class Report:
+    """Seconds of a call, and of the forward in it as the server says, by way."""
+
+    def __init__(self, stub, model, runs):
+        self.stub, self.model, self.runs = stub, model, runs
+        self.seconds, self.forward, self.two, self.two_forward, self.failures = {}, {}, {}, {}, {}
+
+    def with_forward(self, run, forwards, way):
+        count, seconds = executed(self.stub, self.model)
+        result = run()
+        later, more = executed(self.stub, self.model)
+        forwards[way] = (more - seconds) / max(later - count, 1)
+        return result
+
+    def alone(self, way, call):
+        """One after the other; what the last one gave."""
+        run = lambda: timed(call, self.runs)
+        self.seconds[way], result = self.with_forward(run, self.forward, way)
+        return result
+
+    def together(self, way, calls, runs):
+        if runs > 0:
+            run = lambda: in_flight(calls, runs)
+            self.two[way] = self.with_forward(run, self.two_forward, way)
+
+    def as_json(self):
+        return {
+            "median_s": {way: statistics.median(s) for way, s in self.seconds.items()},
+            "all_s": self.seconds,
+            "forward_s": self.forward,
+            "two_in_flight_s": self.two,
+            "two_in_flight_forward_s": self.two_forward,
+            "failures": self.failures,
+        }
 
 
-def measure(stub, model, given, region, runs):
-    seconds, failures, report = {}, {}, {}
+def measure(stub, model, given, region, runs, together):
+    report = Report(stub, model, runs)
     call = grpc_call(stub, model, given)
-    right = call()
+    right = result_of(call())
+    call()  # the second one of a size is recorded
     assert len(right) == len(given["patches"][2])
-    seconds["gRPC"], report["forward_s"] = forward_seconds(stub, model, lambda: timed(call, runs))
-    two = {"gRPC": [grpc_call(stub, model, given) for _ in range(2)]}
+    assert result_of(report.alone("gRPC", call)) == right
     try:
-        call = system_call(stub, model, given, region)
-        seconds["gRPC and shared memory"] = timed(call, runs)
-        assert bytes(call()) == right, "the result in shared memory is another one"
+        result = report.alone("gRPC and shared memory", system_call(stub, model, given, region))
+        assert bytes(result) == right, "the result in shared memory is another one"
+        result.release()
     except grpc.RpcError as error:
-        failures["shared memory"] = error.details()
+        report.failures["shared memory"] = error.details()
     library = runtime()
     regions = [CudaRegion(library, region_bytes(given)) for _ in range(2)] if library else []
+    way = "gRPC and CUDA shared memory"
     try:
-        if regions:
-            pairs = [cuda_call(stub, model, given, r, f"cuda{i}") for i, r in enumerate(regions)]
-            seconds["gRPC and CUDA shared memory"] = timed(pairs[0][0], runs)
+        pairs = [cuda_call(stub, model, given, r, f"cuda{i}") for i, r in enumerate(regions)]
+        if pairs:
+            report.alone(way, pairs[0][0])
             assert pairs[0][1]() == right, "the result in CUDA shared memory is another one"
-            two["gRPC and CUDA shared memory"] = [call for call, _ in pairs]
+            report.together(way, [call for call, _ in pairs], together)
+            if together > 0:
+                assert pairs[1][1]() == right, "one of two results at a time is another one"
     except grpc.RpcError as error:
-        failures["CUDA shared memory"] = error.details()
-    report["two_in_flight_s"], report["two_in_flight_forward_s"] = {}, {}
-    for way, calls in two.items():
-        period, forward = forward_seconds(stub, model, lambda c=calls: in_flight(c, runs))
-        report["two_in_flight_s"][way], report["two_in_flight_forward_s"][way] = period, forward
-    for r in regions:
-        r.close()
-    return report | {
-        "median_s": {way: statistics.median(s) for way, s in seconds.items()},
-        "all_s": seconds,
-        "failures": failures,
-    }
+        report.failures["CUDA shared memory"] = error.details()
+    report.together("gRPC", [call, grpc_call(stub, model, given)], together)
+    for one in regions:
+        one.close()
+    return report.as_json()
 
 
 def wait_until_ready(stub, server, seconds):
@@ -224,6 +252,9 @@ def main():
     parser.add_argument("--text", type=int, default=2992)
     parser.add_argument("--features", type=int, default=192)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument(
+        "--together", type=int, default=2, help="calls of each of two clients at the same time"
+    )
     parser.add_argument("--start-seconds", type=float, default=120)
     options, serve = parser.parse_known_args()
     port = free_port()
@@ -247,7 +278,7 @@ def main():
     try:
         stub = Service(port)
         wait_until_ready(stub, server, options.start_seconds)
-        report = measure(stub, options.model, given, region, options.runs)
+        report = measure(stub, options.model, given, region, options.runs, options.together)
         print(json.dumps({"ranks": options.ranks} | report))
     finally:
         server.terminate()

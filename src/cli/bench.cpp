@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/dispatch.h"
+#include "cli/bench_overlap.h"
 #include "cli/bench_report.h"
 #include "cli/load_plan.h"
 #include "runtime/shape_binding.h"
@@ -30,6 +31,7 @@ struct BenchCommand {
   double ceiling = 0;
   std::string trace;
   bool vary = false;
+  int in_flight = 1;
   bool as_json = false;
 };
 
@@ -127,6 +129,11 @@ Status run_bench(const BenchCommand& command) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     result.seconds.push_back(took.count());
   }
+  OverlapResult overlap;
+  if (command.in_flight > 1) {
+    TUTTI_ASSIGN_OR_RETURN(overlap,
+                           run_overlapping(*loaded.group, inputs, command.in_flight, command.runs));
+  }
   TUTTI_RETURN_IF_ERROR(profile(command, loaded, inputs, &result));
   result.backend = loaded.backend->describe();
   result.threads_per_rank = loaded.group->threads_per_rank();
@@ -134,11 +141,18 @@ Status run_bench(const BenchCommand& command) {
   result.flops_ceiling = command.ceiling * 1e12;
   const OpRegistry& ops = loaded.operators->ops;
   if (!command.trace.empty()) {
-    TUTTI_RETURN_IF_ERROR(write_trace(command.trace, bench_trace(result.timelines, ops)));
+    nlohmann::json trace = bench_trace(result.timelines, ops);
+    if (command.in_flight > 1) add_overlap(overlap, &trace);
+    TUTTI_RETURN_IF_ERROR(write_trace(command.trace, trace));
   }
   TUTTI_ASSIGN_OR_RETURN(const SymbolMap bound, bound_sizes(*loaded.plan, inputs));
-  const nlohmann::json report = bench_json(result, *loaded.plan, ops, bound);
-  std::printf("%s\n", command.as_json ? report.dump(1).c_str() : bench_table(report).c_str());
+  nlohmann::json report = bench_json(result, *loaded.plan, ops, bound);
+  std::string table = bench_table(report);
+  if (command.in_flight > 1) {
+    report["overlap"] = overlap_json(overlap);
+    table += overlap_table(report["overlap"]);
+  }
+  std::printf("%s\n", command.as_json ? report.dump(1).c_str() : table.c_str());
   return {};
 }
 
@@ -155,6 +169,12 @@ std::function<int()> add_bench(CLI::App& command) {
   command.add_option("--runs", options->runs, "Timed forwards")->capture_default_str();
   command.add_flag("--vary", options->vary,
                    "New inputs for every run, so that the prologue runs each time");
+  command
+      .add_option("--in-flight", options->in_flight,
+                  "More than 1: also that many requests at a time, --runs each, and what lies "
+                  "between their forwards")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   command.add_option("--ceiling", options->ceiling,
                      "TFLOP/s that a rank could reach, to compare with");
   command.add_option("--trace", options->trace,

@@ -125,8 +125,11 @@ class GroupFinder {
     const Group small = group;
     grow_forwards(&group);
     if (group.norm == nullptr) grow_backwards(&group);
-    trim(&group);
-    drop_other_lengths(&group);
+    for (std::size_t size = 0; size != group.nodes.size();) {
+      size = group.nodes.size();
+      trim(&group);
+      drop_other_lengths(&group);
+    }
     if (!is_whole(group)) group = small;
     if (group.nodes.size() < 2 || !is_whole(group)) return;
     for (const Node* node : group.nodes) group_of_.emplace(node, groups_.size());
@@ -306,12 +309,38 @@ class GroupFinder {
   std::map<const Node*, std::size_t> group_of_;
 };
 
+// Readers outside get views of their own, of what the group gives: two of its results are never the
+// same memory.
+void part_views(Graph& graph, const Group& group, const std::vector<Node*>& members,
+                GraphBuilder& b) {
+  for (auto it = members.rbegin(); it != members.rend(); ++it) {
+    const Node& node = **it;
+    if (!node.op().is_view || !leaves(graph, node.output(), group)) continue;
+    b.set_name(node.name());
+    Value* view = b.op(node.type(), node.inputs(), node.attributes());
+    if (view == nullptr) return;
+    const std::vector<Node*> users = node.output()->users();
+    for (Node* user : users) {
+      if (group.nodes.contains(user)) continue;
+      for (std::size_t i = 0; i < user->inputs().size(); ++i) {
+        if (user->input(i) == node.output()) user->set_input(i, view);
+      }
+    }
+    for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
+      if (graph.outputs()[i] == node.output()) graph.set_output(i, view);
+    }
+  }
+}
+
 // Puts the fused node in front of the last member.
 Status build(Graph& graph, const CompileOptions& options, const Group& group) {
   std::vector<Node*> members;
   for (const auto& node : graph.nodes()) {
     if (group.nodes.contains(node.get())) members.push_back(node.get());
   }
+  GraphBuilder b(&graph, options.registry);
+  b.set_insertion_point(members.back());
+  part_views(graph, group, members, b);
   auto body = std::make_shared<Graph>();
   std::vector<Value*> operands;
   std::vector<Value*> results;
@@ -340,8 +369,6 @@ Status build(Graph& graph, const CompileOptions& options, const Group& group) {
       }
     }
   }
-  GraphBuilder b(&graph, options.registry);
-  b.set_insertion_point(members.back());
   b.set_name(members.back()->name());
   const auto outputs = b.ops("Fused", operands, {{"body", std::shared_ptr<const Graph>(body)}},
                              static_cast<int>(results.size()));

@@ -111,8 +111,9 @@ Status BackendLoader::run_warmup(const ModelFolder& folder, const ConfigFile& fi
                                  const inference::ModelConfig& config,
                                  const ScheduledInstance& instance) {
   if (config.model_warmup_size() == 0) return Status();
-  if (instance.claims != nullptr) instance.claims->acquire({});
-  const ClaimHolder holder(instance.claims.get());
+  SharedClaims claims(instance.claims.get());
+  claims.acquire({});
+  const ClaimHolder holder(claims);
   return warm_up(file, config, folder.path, *instance.model);
 }
 

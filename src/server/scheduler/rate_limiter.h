@@ -41,6 +41,7 @@ class RateLimiter {
     // Waits for its turn; false when `stop` is requested before.
     bool acquire(const std::stop_token& stop);
     void release();
+    bool others_wait() const { return limiter_.waiting() > 0; }
 
    private:
     friend class RateLimiter;
@@ -81,20 +82,6 @@ class RateLimiter {
   std::list<Member*> waiting_;
   std::uint64_t next_ticket_ = 0;
   std::uint64_t turn_ = 0;  // the least `used_` that was granted last: where new members begin
-};
-
-// Holds a member's claims for a scope; null stands for no claims at all.
-class ClaimHolder {
- public:
-  explicit ClaimHolder(RateLimiter::Member* member) : member_(member) {}
-  ~ClaimHolder() {
-    if (member_ != nullptr) member_->release();
-  }
-  ClaimHolder(const ClaimHolder&) = delete;
-  ClaimHolder& operator=(const ClaimHolder&) = delete;
-
- private:
-  RateLimiter::Member* member_;
 };
 
 }  // namespace tutti::server

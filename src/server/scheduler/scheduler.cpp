@@ -70,9 +70,10 @@ Scheduler::Scheduler(std::vector<ScheduledInstance> instances, SchedulingOptions
       instances_(std::move(instances)),
       queue_(options_) {
   for (const ScheduledInstance& instance : instances_) {
-    for (int i = 0; i < concurrency_of(instance); ++i) {
-      threads_.emplace_back([this, &instance] { serve(instance); });
-    }
+    Worker& worker = *workers_.emplace_back(std::make_unique<Worker>(instance));
+    // To be asked ahead is worth less than fuller batches.
+    const int threads = options_.batching.joins() ? 1 : instance.model->concurrency();
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this, &worker] { serve(worker); });
   }
   threads_.emplace_back([this] { watch_expiry(); });
 }
@@ -120,28 +121,22 @@ void Scheduler::cancel(const PendingRequest* request) {
   note_answered(1);
 }
 
-// What shares nothing is worth being asked ahead, unless waiting makes fuller batches.
-int Scheduler::concurrency_of(const ScheduledInstance& instance) const {
-  const bool is_alone = instance.claims == nullptr && !options_.batching.joins();
-  return is_alone ? instance.model->concurrency() : 1;
-}
-
 bool Scheduler::is_ready() const {
   return std::any_of(instances_.begin(), instances_.end(),
                      [](const ScheduledInstance& instance) { return instance.model->is_ready(); });
 }
 
-void Scheduler::serve(const ScheduledInstance& instance) {
+void Scheduler::serve(Worker& worker) {
   std::unique_lock lock(mutex_);
   while (wait_for_work(lock)) {
-    if (!claim(instance, lock)) return;
+    if (!claim(worker.claims, lock)) return;
     Batch batch = take_batch();
     // What is left is for another instance to look at, which may have slept through its arrival.
     if (!queue_.empty()) work_.notify_one();
     lock.unlock();
     {
-      const ClaimHolder holder(instance.claims.get());
-      run(*instance.model, std::move(batch));
+      const ClaimHolder holder(worker.claims);
+      run(worker.model, std::move(batch));
     }
     lock.lock();
   }
@@ -162,13 +157,13 @@ bool Scheduler::wait_for_work(std::unique_lock<std::mutex>& lock) {
 }
 
 // The queue is not held meanwhile: what comes until the claim is granted joins the batch.
-bool Scheduler::claim(const ScheduledInstance& instance, std::unique_lock<std::mutex>& lock) {
-  if (!instance.claims) return true;
+bool Scheduler::claim(SharedClaims& claims, std::unique_lock<std::mutex>& lock) {
+  if (claims.is_empty()) return true;
   lock.unlock();
-  bool is_claimed = instance.claims->try_acquire();
+  bool is_claimed = claims.try_acquire();
   if (!is_claimed) {
     work_.notify_one();  // another instance may be free to run it
-    is_claimed = instance.claims->acquire(ending_.get_token());
+    is_claimed = claims.acquire(ending_.get_token());
   }
   lock.lock();
   return is_claimed;

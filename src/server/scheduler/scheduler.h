@@ -13,9 +13,9 @@
 
 #include "server/scheduler/answer_order.h"
 #include "server/scheduler/batch_decision.h"
-#include "server/scheduler/rate_limiter.h"
 #include "server/scheduler/request_queue.h"
 #include "server/scheduler/request_scheduler.h"
+#include "server/scheduler/shared_claims.h"
 #include "server/servable_model.h"
 
 namespace tutti::server {
@@ -51,10 +51,17 @@ class Scheduler final : public RequestScheduler {
     AnswerOrder::Place first_place = 0;  // where answers are ordered
   };
 
-  int concurrency_of(const ScheduledInstance& instance) const;
-  void serve(const ScheduledInstance& instance);
+  // An instance as its threads see it.
+  struct Worker {
+    explicit Worker(const ScheduledInstance& instance)
+        : model(*instance.model), claims(instance.claims.get()) {}
+    ServableModel& model;
+    SharedClaims claims;
+  };
+
+  void serve(Worker& worker);
   bool wait_for_work(std::unique_lock<std::mutex>& lock);
-  bool claim(const ScheduledInstance& instance, std::unique_lock<std::mutex>& lock);
+  bool claim(SharedClaims& claims, std::unique_lock<std::mutex>& lock);
   Batch take_batch();
   void run(ServableModel& model, Batch batch);
   void run_joined(ServableModel& model, std::span<const PendingPtr> requests,
@@ -68,6 +75,7 @@ class Scheduler final : public RequestScheduler {
   const SchedulingOptions options_;
   const ExecutionObserver on_executed_;
   std::vector<ScheduledInstance> instances_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // one an instance
   mutable std::mutex mutex_;
   std::condition_variable work_;    // a request came, or the end
   std::condition_variable expiry_;  // an earlier deadline came, or the end

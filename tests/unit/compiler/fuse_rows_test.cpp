@@ -217,6 +217,33 @@ TEST_F(FuseRowsTest, ResultsOfOtherLengthsStayOutside) {
   EXPECT_THAT(body_of(*graph), ElementsAre("RMSNormalization", "Mul"));
 }
 
+TEST_F(FuseRowsTest, AViewWithoutReadersInsideStaysOutside) {
+  // Pairs of what the norm gives, of which the group cannot take the first halves.
+  const auto graph = fused(R"(graph @g (%x: f32[b, t, 8], %s: f32[8], %c: f32[t, 4]) {
+    %n = RMSNormalization(%x, %s) {axis = 2, epsilon = 1e-6}
+    %r = Relu(%n)
+    %p = Reshape(%r) {shape = dims[b, t, 4, 2]}
+    %a = Slice(%p) {axes = [3], starts = dims[0], ends = dims[1], steps = [1]}
+    %h = Reshape(%a) {shape = dims[b, t, 4]}
+    %y = Mul(%h, %c)
+    return %y, %r
+  })");
+  EXPECT_THAT(body_of(*graph), ElementsAre("RMSNormalization", "Relu"));
+}
+
+TEST_F(FuseRowsTest, AValueAndAViewOfItAreOneResult) {
+  const auto graph = fused(R"(graph @g (%x: f32[b, t, 8], %s: f32[8], %c: f32[t, 4, 2]) {
+    %n = RMSNormalization(%x, %s) {axis = 2, epsilon = 1e-6}
+    %p = Reshape(%n) {shape = dims[b, t, 4, 2]}
+    %y = Mul(%p, %c)
+    %q = Reshape(%y) {shape = dims[b, t, 2, 4]}
+    %z = Exp(%q)
+    return %n, %p, %q, %z
+  })");
+  EXPECT_EQ(find_node(*graph, "Fused")->outputs().size(), 3U);
+  EXPECT_EQ(count_nodes(*graph, "Reshape"), 2);
+}
+
 TEST_F(FuseRowsTest, ACompiledModelIsFusedOnEveryMesh) {
   constexpr std::string_view kText =
       R"(graph @g (%x: f32[b, t, 8], %c: f32[t, 1, 4], %s: f32[t, 1, 4]) {

@@ -127,31 +127,58 @@ TEST(Scheduler, ModelsGetAsManyRequestsAtATimeAsTheyAskFor) {
   EXPECT_GE(sent[1].pending->times.started, opened);
 }
 
-TEST(Scheduler, ModelsThatShareOrBatchGetOneAtATime) {
-  for (const bool shares : {true, false}) {
-    auto gate = std::make_shared<Gate>();
-    RateLimiter limiter;
+TEST(Scheduler, ModelsThatBatchGetOneAtATime) {
+  auto gate = std::make_shared<Gate>();
+  std::vector<ScheduledInstance> instances;
+  instances.push_back({std::make_unique<PreparingModel>(gate, 2), nullptr});
+  SchedulingOptions options;
+  options.capacity = 10;
+  options.batching.max_batch_size = 2;
+  Scheduler scheduler(std::move(instances), options);
+  Sent first = make(), second = make();
+  first.pending->join_key = "a";
+  second.pending->join_key = "b";
+  ASSERT_TRUE(scheduler.enqueue(first.pending).ok());
+  gate->await_arrivals(1);
+  ASSERT_TRUE(scheduler.enqueue(second.pending).ok());
+  EXPECT_EQ(scheduler.running(), 1U);
+  EXPECT_EQ(scheduler.waiting(), 1U);
+  gate->open();
+  EXPECT_TRUE(first.wait().ok());
+  EXPECT_TRUE(second.wait().ok());
+}
+
+// The next request is made ready under the claims of the one that runs, unless somebody waits.
+TEST(Scheduler, RequestsAheadShareWhatTheirInstanceHoldsAndPassNobody) {
+  RateLimiter limiter;
+  const auto instance_of = [&](const std::shared_ptr<Gate>& gate) {
     std::vector<ScheduledInstance> instances;
-    auto member = limiter.join({{"rank 0", 1, 1}}, 1);
-    ASSERT_TRUE(member.ok());
-    instances.push_back({std::make_unique<PreparingModel>(gate, 2), nullptr});
-    if (shares) instances.back().claims = *std::move(member);
-    SchedulingOptions options;
-    options.capacity = 10;
-    options.batching.max_batch_size = shares ? 0 : 2;
-    Scheduler scheduler(std::move(instances), options);
-    Sent first = make(), second = make();
-    first.pending->join_key = "a";
-    second.pending->join_key = "b";
-    ASSERT_TRUE(scheduler.enqueue(first.pending).ok());
-    gate->await_arrivals(1);
-    ASSERT_TRUE(scheduler.enqueue(second.pending).ok());
-    EXPECT_EQ(scheduler.running(), 1U);
-    EXPECT_EQ(scheduler.waiting(), 1U);
-    gate->open();
-    EXPECT_TRUE(first.wait().ok());
-    EXPECT_TRUE(second.wait().ok());
-  }
+    instances.push_back(
+        {std::make_unique<PreparingModel>(gate, 2), *limiter.join({{"rank 0", 1, 1}}, 1)});
+    return instances;
+  };
+  SchedulingOptions options;
+  options.capacity = 10;
+  const auto gate = std::make_shared<Gate>();
+  const auto other_gate = std::make_shared<Gate>();
+  Scheduler scheduler(instance_of(gate), options);
+  Scheduler other(instance_of(other_gate), options);
+  Sent first = make(), second = make(), third = make(), elsewhere = make();
+  ASSERT_TRUE(scheduler.enqueue(first.pending).ok());
+  gate->await_arrivals(1);
+  ASSERT_TRUE(scheduler.enqueue(second.pending).ok());
+  gate->await_arrivals(2);  // would hang if the claims were only for one of them
+  ASSERT_TRUE(other.enqueue(elsewhere.pending).ok());
+  while (limiter.waiting() == 0) std::this_thread::yield();
+  ASSERT_TRUE(scheduler.enqueue(third.pending).ok());
+  gate->open();
+  EXPECT_TRUE(first.wait().ok());
+  EXPECT_TRUE(second.wait().ok());
+  other_gate->await_arrivals(1);  // it has the rank now
+  EXPECT_FALSE(third.is_answered());
+  other_gate->open();
+  EXPECT_TRUE(elsewhere.wait().ok());
+  EXPECT_TRUE(third.wait().ok());
 }
 
 TEST(Scheduler, TimesAreInOrder) {
