@@ -49,6 +49,7 @@ class SplitChooser {
   Result<Candidate> choose(const Node& node) {
     const FactorMap& map = maps_.at(&node);
     const int ranks = mesh_.size(axis_);
+    if (seeds_.whole.contains(&node) && constraints_.find(node) == nullptr) return Candidate();
     const Candidate follow = split_from_labels(node, map, labels_, ranks);
     const bool is_constrained = constraints_.find(node) != nullptr;
     if (follow && !is_constrained && price(node, map, follow).bytes == 0) return follow;

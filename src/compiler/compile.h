@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,6 +104,18 @@ struct ExchangeInfo {
   bool in_prologue = false;
 };
 
+// How an attention's tokens, split along a mesh axis, meet: what `way` took, and what others move.
+struct AttentionChoice {
+  std::string node;
+  std::string axis;
+  // "heads" (tokens are exchanged for heads), "keys" (the queries stay), "sequences" (of the
+  // batch), "whole" (every rank computes all of it) or "other".
+  std::string way;
+  bool has_whole_keys = false;           // they move for none of its ranks
+  std::optional<double> bytes_by_heads;  // that all ranks send; none: heads run out
+  double bytes_by_keys = 0;
+};
+
 struct CompiledModel {
   // Inputs: those of the model that it needs, and the prologue's outputs (same names). Every rank
   // gets whole inputs and has whole outputs. Shapes are local, over mesh.rank_symbol()s.
@@ -116,6 +129,7 @@ struct CompiledModel {
   std::vector<std::string> invariant_inputs;  // named or detected
   LayoutTable layouts;                        // of every value of both graphs
   std::vector<ExchangeInfo> exchanges;        // in execution order, the prologue's first
+  std::vector<AttentionChoice> attentions;    // along axes with the strategy "ulysses"
   SymbolMap typical_sizes;                    // what the numbers in `explain` are for
   std::vector<RankBytes> memory;              // by rank
   std::string explain;                        // what --explain prints

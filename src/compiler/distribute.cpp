@@ -68,7 +68,8 @@ Status distribute_over(int axis, const CompileOptions& options,
   TUTTI_ASSIGN_OR_RETURN(const std::string strategy, strategy_of(options, axis));
   if (strategy == "tensor") TUTTI_RETURN_IF_ERROR(expose_norms(*out->graph, options));
   TUTTI_ASSIGN_OR_RETURN(const Sharding sharding, timed("propagate layouts", options, [&] {
-                           return propagate_layouts(*out->graph, options, axis, out->whole_names);
+                           return propagate_layouts(*out->graph, options, axis, out->whole_names,
+                                                    &out->attentions);
                          }));
   TUTTI_ASSIGN_OR_RETURN(Partitioned stage, timed("partition", options, [&] {
                            return partition(*out->graph, sharding, options);

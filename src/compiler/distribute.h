@@ -9,6 +9,7 @@ struct Distributed {
   std::unique_ptr<Graph> graph;
   LayoutTable layouts;  // of every value, along all mesh axes
   std::map<std::string, std::string, std::less<>> whole_names;  // of what each is a piece of
+  std::vector<AttentionChoice> attentions;
 };
 
 // One mesh axis after the other, in the order of `distribution_order`: propagates layouts,

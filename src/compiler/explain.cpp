@@ -96,6 +96,24 @@ std::string sizes_text(const SymbolMap& sizes) {
   return text.empty() ? "every symbol = 32" : text + ", other symbols = 32";
 }
 
+// "heads are exchanged: 12 kB by all ranks (gathering keys: 24 kB)".
+std::string choice_text(const AttentionChoice& choice) {
+  const std::string heads =
+      choice.bytes_by_heads ? human(*choice.bytes_by_heads) + "B" : "heads run out";
+  const std::string keys = human(choice.bytes_by_keys) + "B";
+  if (choice.has_whole_keys) return "nothing moves, keys are whole on every rank";
+  if (choice.way == "heads") {
+    return str_cat("exchanges heads: ", heads, " by all ranks; gathering keys: ", keys);
+  }
+  if (choice.way == "keys") {
+    return str_cat("gathers keys: ", keys, " by all ranks; exchanging heads: ", heads);
+  }
+  if (choice.way == "sequences") return "nothing moves, each rank has some of the sequences";
+  const std::string_view done =
+      choice.way == "whole" ? "every rank computes all of it" : "split in another way";
+  return str_cat(done, "; exchanging heads: ", heads, ", gathering keys: ", keys);
+}
+
 }  // namespace
 
 std::string human(double number) {
@@ -156,6 +174,10 @@ std::string explain_text(const CompiledModel& model, const SymbolMap& sizes) {
                      exchange.values, ": a rank sends ", formula(exchange.sent_bytes),
                      human(sent(exchange, model, sizes).largest), "B\n");
     }
+  }
+  if (!model.attentions.empty()) out += "\nattentions, with the bytes of either way\n";
+  for (const AttentionChoice& choice : model.attentions) {
+    out += str_cat("  ", choice.node, " along ", choice.axis, ": ", choice_text(choice), "\n");
   }
   out += str_cat("\ntotals for ", sizes_text(sizes), "\n");
   for (const GraphPart& part : parts_of(model)) {
@@ -218,6 +240,16 @@ std::string explain_json(const CompiledModel& model, const SymbolMap& sizes) {
                                 {"sent_bytes", exchange.sent_bytes.to_string()},
                                 {"sent_bytes_busiest_rank", bytes.largest},
                                 {"sent_bytes_all_ranks", bytes.total}});
+  }
+  out["attentions"] = json::array();
+  for (const AttentionChoice& choice : model.attentions) {
+    json one = {{"node", choice.node},
+                {"axis", choice.axis},
+                {"way", choice.way},
+                {"keys_are_whole", choice.has_whole_keys},
+                {"bytes_by_keys", choice.bytes_by_keys}};
+    if (choice.bytes_by_heads) one["bytes_by_heads"] = *choice.bytes_by_heads;
+    out["attentions"].push_back(std::move(one));
   }
   for (const GraphPart& part : parts_of(model)) {
     json values = json::array();

@@ -13,7 +13,7 @@ namespace {
 struct Dependence {
   bool varies = false;     // an input that is not invariant
   bool has_input = false;  // any input
-  bool has_work = false;   // a product, attention, norm, ..
+  bool has_work = false;   // a product, attention, norm, .., or an exchange
   bool computes = false;   // any arithmetic, or a slice by rank
 };
 
@@ -39,7 +39,7 @@ std::map<const Value*, Dependence> find_dependences(const Graph& graph,
       all.has_work |= one.has_work;
       all.computes |= one.computes;
     }
-    all.has_work |= is_real_work(*node);
+    all.has_work |= is_real_work(*node) || node->op().is_exchange;
     all.computes |= !moves_only(*node) && !cuts_constant(*node);
     for (const Value* output : node->outputs()) found[output] = all;
   }
@@ -69,6 +69,22 @@ void remove_unused_inputs(Graph& graph) {
 }
 
 }  // namespace
+
+std::set<const Value*> varying_values(const Graph& graph,
+                                      const std::vector<std::string>& invariant) {
+  std::set<const Value*> varying;
+  for (const Value* input : graph.inputs()) {
+    if (std::find(invariant.begin(), invariant.end(), input->name()) == invariant.end()) {
+      varying.insert(input);
+    }
+  }
+  for (const auto& node : graph.nodes()) {
+    const bool varies = std::any_of(node->inputs().begin(), node->inputs().end(),
+                                    [&](const Value* input) { return varying.contains(input); });
+    if (varies) varying.insert(node->outputs().begin(), node->outputs().end());
+  }
+  return varying;
+}
 
 Result<Hoisted> hoist(const Graph& graph, const std::vector<std::string>& invariant) {
   Hoisted out;

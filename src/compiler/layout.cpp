@@ -1,5 +1,7 @@
 #include "compiler/layout.h"
 
+#include "compiler/attention_exchange.h"
+
 namespace tutti {
 
 namespace {
@@ -42,7 +44,8 @@ bool is_better(const Sharding& a, const Sharding& b) {
 }
 
 Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options, int axis,
-                                   const NameMap& whole_names) {
+                                   const NameMap& whole_names,
+                                   std::vector<AttentionChoice>* choices) {
   TUTTI_ASSIGN_OR_RETURN(const AxisSeeds seeds, seeds_for_axis(graph, options, axis));
   const FactorMaps maps = factor_maps(graph, seeds.moves_rows);
   TUTTI_ASSIGN_OR_RETURN(const AxisConstraints constraints,
@@ -53,6 +56,13 @@ Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& opt
   // Annotations are to be kept, and weights in pieces.
   if (options.constraints.empty() && seeds.split_weights.empty()) {
     gather_sooner(graph, options, maps, &sharding);
+  }
+  const SizeEstimate sizes(typical_sizes(graph, options));
+  for (const auto& node : graph.nodes()) {
+    const auto attention = seeds.attentions.find(node.get());
+    if (choices == nullptr || attention == seeds.attentions.end()) continue;
+    choices->push_back(
+        describe_attention(*node, attention->second, maps, sharding, options, sizes));
   }
   return sharding;
 }

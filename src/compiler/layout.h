@@ -14,8 +14,10 @@ namespace tutti {
 // otherwise.
 // `graph` may hold exchanges of other axes; they follow their rules as any node does.
 // Errors: seeds that name no value, constraints that contradict each other or a rule.
+// `choices`: how the strategy's attentions are split is appended; may be null.
 Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& options, int axis,
-                                   const NameMap& whole_names = {});
+                                   const NameMap& whole_names = {},
+                                   std::vector<AttentionChoice>* choices = nullptr);
 
 using FactorMaps = std::map<const Node*, FactorMap>;
 using Labels = std::map<const Value*, Split>;

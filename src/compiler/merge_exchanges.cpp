@@ -1,28 +1,12 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/hoist.h"
 #include "compiler/partition.h"
 #include "graph/builder.h"
 
 namespace tutti {
 namespace {
-
-// Values that depend on an input which changes from call to call.
-std::set<const Value*> varying_values(const Graph& graph,
-                                      const std::vector<std::string>& invariant) {
-  std::set<const Value*> varying;
-  for (const Value* input : graph.inputs()) {
-    if (std::find(invariant.begin(), invariant.end(), input->name()) == invariant.end()) {
-      varying.insert(input);
-    }
-  }
-  for (const auto& node : graph.nodes()) {
-    const bool varies = std::any_of(node->inputs().begin(), node->inputs().end(),
-                                    [&](const Value* input) { return varying.contains(input); });
-    if (varies) varying.insert(node->outputs().begin(), node->outputs().end());
-  }
-  return varying;
-}
 
 // Gathers have one dimension for all operands, exchanges of pieces a list of them. Gathers that are
 // to become rings stay with those of the same attention.

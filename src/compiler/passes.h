@@ -44,6 +44,12 @@ Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 // on its rows alone.
 Status drop_unread_rows(Graph& graph, const CompileOptions& options);
 
+// Where an attention reads sequences that were joined far in front of it, and some of them depend
+// on `invariant` inputs alone: joins them right in front of it, so that work on those can be
+// hoisted.
+Status join_late(Graph& graph, const CompileOptions& options,
+                 const std::vector<std::string>& invariant);
+
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
 

@@ -55,7 +55,12 @@ Status set_precision(Compilation& c) {
 
 Status find_invariants(Compilation& c) {
   c.model.invariant_inputs = invariant_inputs(*c.whole, c.options);
+  c.options.invariant_inputs = c.model.invariant_inputs;
   return {};
+}
+
+Status join_steady_late(Compilation& c) {
+  return c.options.hoist ? join_late(*c.whole, c.options, c.model.invariant_inputs) : Status();
 }
 
 Status set_mesh(Compilation& c) {
@@ -73,6 +78,7 @@ Status set_mesh(Compilation& c) {
 Status make_parts(std::unique_ptr<Graph> whole, Compilation& c) {
   TUTTI_ASSIGN_OR_RETURN(c.spmd, distribute(std::move(whole), c.options, c.model.invariant_inputs));
   c.spmd.graph->remove_dead();
+  c.model.attentions = c.spmd.attentions;
   if (!c.options.hoist) {
     c.model.main = std::move(c.spmd.graph);
     return {};
@@ -154,6 +160,7 @@ constexpr Pass kPasses[] = {
     {"set attention layouts", on_whole<set_attention_layouts>},
     {"set precision", set_precision},
     {"find invariant inputs", find_invariants},
+    {"join late", join_steady_late},
     {"choose mesh", set_mesh},
     {"distribute and hoist", make_spmd},
     {"choose rings", on_parts<choose_rings>},

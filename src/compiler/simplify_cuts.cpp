@@ -80,44 +80,24 @@ bool is_light(const Node& node) {
   return node.op().is_pointwise || kTypes.contains(node.type());
 }
 
-// Work on rows that costs more than moving them. Rows that nobody reads need not be worked on.
-bool is_work_on_rows(const Node& node) {
-  if (node.type() == "Attention") return node.attr_int("is_causal") == 0;
-  return node.type() == "MatMul" || node.type() == "Linear";
-}
-
-// What a cut may pass on its way up.
-enum class Way {
-  kJoins,  // light nodes, to the join that it undoes
-  kWork,   // work, too, whose other rows nobody reads; it ends anywhere
-};
-
 // First says whether a cut leads anywhere, then makes what it leads to; so that nothing is made in
 // vain.
 class CutResolver {
  public:
-  explicit CutResolver(GraphBuilder* b, Way way = Way::kJoins) : b_(b), way_(way) {}
-
-  // Of the one cut that anybody reads of `value`: the way up leads past work.
-  bool saves_work(const Value* value, const Cut& cut) {
-    passes_work_ = false;
-    return value->users().size() == 1 && reach(value, cut) != Reach::kNone && passes_work_;
-  }
+  explicit CutResolver(GraphBuilder* b) : b_(b) {}
 
   // `value` under the cut: at the end of the way up, or through its producer.
   Reach reach(const Value* value, const Cut& cut, int depth = 0) {
     constexpr int kMaxDepth = 32;
-    const Reach end = way_ == Way::kWork && depth > 0 ? Reach::kSlice : Reach::kNone;
     if (value->is_constant() || value->is_input()) return Reach::kSlice;
     const Node& node = *value->producer();
-    if (depth == kMaxDepth || node.outputs().size() != 1) return end;
+    if (depth == kMaxDepth || node.outputs().size() != 1) return Reach::kNone;
     if (is_join(node, cut)) {
-      return touched_pieces(node, cut) ? Reach::kResolved : end;
+      return touched_pieces(node, cut) ? Reach::kResolved : Reach::kNone;
     }
     if (node.type() == "Fill") return Reach::kResolved;
     const auto cuts = operand_cuts(node, cut);
-    if (!cuts || !is_cut_by_all(*value, cut, depth)) return end;
-    passes_work_ |= is_work_on_rows(node);
+    if (!cuts || !is_cut_by_all(*value, cut, depth)) return Reach::kNone;
     Reach best = Reach::kNone;
     for (std::size_t i = 0; i < cuts->size(); ++i) {
       if (!(*cuts)[i]) continue;
@@ -172,8 +152,7 @@ class CutResolver {
   // that have it are cut alike. By operand; nullopt for those without it. Nothing: no such rule.
   std::optional<std::vector<std::optional<Cut>>> operand_cuts(const Node& node,
                                                               const Cut& cut) const {
-    const bool is_work = way_ == Way::kWork && is_work_on_rows(node);
-    if (node.op().factors == nullptr || (!is_light(node) && !is_work)) return std::nullopt;
+    if (node.op().factors == nullptr || !is_light(node)) return std::nullopt;
     const FactorMap map = factors_of(node);
     const std::vector<int>& factors = map.outputs[0][cut.axis];
     if (factors.size() != 1) return std::nullopt;
@@ -186,8 +165,6 @@ class CutResolver {
         const std::vector<int>& held = map.inputs[i][d];
         if (std::find(held.begin(), held.end(), factors[0]) == held.end()) continue;
         if (held.size() != 1 || cuts[i]) return std::nullopt;
-        // Weights are not for cutting.
-        if (is_work && node.input(i)->is_constant()) return std::nullopt;
         cuts[i] = Cut{d, cut.start, cut.end};
       }
     }
@@ -216,8 +193,6 @@ class CutResolver {
   }
 
   GraphBuilder* b_;
-  Way way_;
-  bool passes_work_ = false;
 };
 
 // Two slices of step 1 in a row as one.
@@ -310,12 +285,6 @@ Value* value_before_cut(GraphBuilder& b, const Node& slice) {
                  {"steps", drop(steps)}});
   }
   return nullptr;
-}
-
-Value* rows_alone(GraphBuilder& b, Value* value, int axis, const Dim& start, const Dim& end) {
-  const Cut cut{static_cast<std::size_t>(axis), start, end};
-  CutResolver resolver(&b, Way::kWork);
-  return resolver.saves_work(value, cut) ? resolver.make(value, cut) : nullptr;
 }
 
 std::vector<Value*> values_before_split(GraphBuilder& b, const Node& split) {

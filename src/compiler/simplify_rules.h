@@ -14,9 +14,6 @@ Value* slices_for_indexes(GraphBuilder& b, const Node& node);
 // A Slice of what was joined, filled or repeated: the operand itself, or a smaller one. The cut
 // moves up through nodes that work on each row of the axis alone, where all users cut there.
 Value* value_before_cut(GraphBuilder& b, const Node& slice);
-// Rows [start, end) of a value of which nobody reads others, and that products or attentions work
-// on: made of those rows alone, as far back as nobody reads others. Null: no work is saved.
-Value* rows_alone(GraphBuilder& b, Value* value, int axis, const Dim& start, const Dim& end);
 // The same as for a Slice for every output of a Split; empty when one of them stays.
 std::vector<Value*> values_before_split(GraphBuilder& b, const Node& split);
 

@@ -66,7 +66,7 @@ class LabelSpread {
  public:
   LabelSpread(const Graph& graph, const Mesh& mesh, int axis, const FactorMaps& maps,
               const AxisSeeds& seeds)
-      : mesh_(mesh), axis_(axis), maps_(maps) {
+      : mesh_(mesh), axis_(axis), maps_(maps), whole_(seeds.whole) {
     for (const auto& node : graph.nodes()) nodes_.push_back(node.get());
     for (const Node* node : seeds.prefer_heads) {
       if (has_heads_for_all(*node)) takes_heads_.insert(node);
@@ -83,16 +83,29 @@ class LabelSpread {
   }
 
   Labels run() {
+    spread();
+    guesses_ = true;
+    spread();
+    return std::move(labels_);
+  }
+
+ private:
+  void spread() {
     bool changed = true;
     while (changed) {
       changed = false;
       for (const Node* node : nodes_) changed |= forward(*node);
       for (auto it = nodes_.rbegin(); it != nodes_.rend(); ++it) changed |= backward(**it);
     }
-    return std::move(labels_);
   }
 
- private:
+  // A Slice or Split of something without a label: that of a part does not say how the others are
+  // cut. Only where nothing else does they count as one segment each.
+  bool is_guess(const Node& node) const {
+    const bool cuts = node.type() == "Slice" || node.type() == "Split";
+    return cuts && !labels_.contains(node.input(0));
+  }
+
   // The first label stays.
   bool add_label(const Value* value, const Split& split) {
     return labels_.emplace(value, split).second;
@@ -101,6 +114,7 @@ class LabelSpread {
   const FactorSplit* follow(const Node& node) {
     const auto it = follows_.find(&node);
     if (it != follows_.end()) return &it->second;
+    if (whole_.contains(&node) || (!guesses_ && is_guess(node))) return nullptr;
     auto split = split_from_labels(node, maps_.at(&node), labels_, mesh_.size(axis_));
     if (!split) return nullptr;
     return &follows_.emplace(&node, std::move(*split)).first->second;
@@ -151,6 +165,7 @@ class LabelSpread {
   bool all_users_follow(const Value& value, const Split& label) {
     if (graph_outputs_.contains(&value)) return false;
     return std::all_of(value.users().begin(), value.users().end(), [&](const Node* user) {
+      if (whole_.contains(user)) return false;
       const FactorMap& map = maps_.at(user);
       const auto decided = follows_.find(user);
       for (std::size_t i = 0; i < user->inputs().size(); ++i) {
@@ -173,6 +188,7 @@ class LabelSpread {
   const Mesh& mesh_;
   const int axis_;
   const FactorMaps& maps_;
+  const std::set<const Node*>& whole_;
   std::vector<const Node*> nodes_;
   // Attentions that will get whole tokens, whatever their queries' labels say: their masks, which
   // cost little to make, are made whole.
@@ -181,6 +197,7 @@ class LabelSpread {
   // What cost something to make. The rest is made whole on every rank rather than exchanged for
   // what windows read of it.
   std::set<const Value*> has_work_behind_;
+  bool guesses_ = false;
   Labels labels_;
   std::map<const Node*, FactorSplit> follows_;
 };

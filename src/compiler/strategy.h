@@ -2,6 +2,7 @@
 // compiler knows them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,15 +11,26 @@
 
 namespace tutti {
 
+// Tokens of an attention's queries and keys that are in pieces on the ranks and change from call to
+// call. A prompt's are whole, or exchanged once a prompt.
+struct TravellingRows {
+  Dim queries = 0;
+  Dim keys = 0;
+};
+
 struct AxisSeeds {
-  // Slices and Pads along a split dimension exchange rows; else they work on whole dimensions, or on
-  // segments.
+  // Slices and Pads along a split dimension exchange rows; else they work on whole dimensions, or
+  // on segments.
   bool moves_rows = false;
   std::vector<std::pair<const Value*, Split>> labels;  // in order; earlier ones win
   // Attentions that exchange tokens for heads when their keys turn out to be split along tokens.
   std::set<const Node*> prefer_heads;
   // Attentions that are to keep their queries and get all keys.
   std::set<const Node*> prefer_queries;
+  // Nodes that every rank does whole, so that their operands are exchanged one by one.
+  std::set<const Node*> whole;
+  // The attentions of "ulysses".
+  std::map<const Node*, TravellingRows> attentions;
   // Nodes with a weight of which each rank should hold a piece. Where operands ask for a split of
   // the weight, no other split or none is considered.
   std::set<const Node*> split_weights;

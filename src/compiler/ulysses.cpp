@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/attention_exchange.h"
 #include "compiler/cost.h"
+#include "compiler/hoist.h"
 #include "compiler/layout.h"
 #include "compiler/sequences.h"
 #include "compiler/sharding.h"
@@ -76,20 +78,6 @@ void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim
 bool contains_size(const std::vector<TokenDim>& sequences, const Dim& size) {
   return std::any_of(sequences.begin(), sequences.end(),
                      [&](const TokenDim& at) { return tokens_of(at) == size; });
-}
-
-// Units of the query heads so that every rank has heads of its own; nullopt: heads run out.
-std::optional<Dim> head_units(const Node& attention, int ranks) {
-  const auto heads = static_cast<std::size_t>(3 - token_dimension(attention));
-  const Dim& query = attention.input(0)->shape()[heads];
-  const Dim& groups = attention.input(1)->shape()[heads];
-  if (!query.is_constant() || !groups.is_constant() || groups.is(0)) return std::nullopt;
-  const std::int64_t size = query.constant() / groups.constant();
-  for (std::int64_t copies = 1; copies <= size; ++copies) {
-    const std::int64_t units = groups.constant() * copies;
-    if (size % copies == 0 && units >= ranks) return Dim(units);
-  }
-  return std::nullopt;
 }
 
 bool is_single(const TokenDim& at) { return tokens_of(at).is(1); }
@@ -189,11 +177,15 @@ class UlyssesSeeder {
       : graph_(graph),
         mesh_(options.mesh),
         axis_(axis),
+        chooses_(options.attention_exchange),
         keeps_queries_(options.attention_exchange == AttentionExchange::kGather ||
                        options.attention_exchange == AttentionExchange::kRing),
+        rates_(options.rates),
+        sizes_(typical_sizes(graph, options)),
         seeds_(seeds),
         rows_(std::move(rows)),
-        sequences_(graph) {}
+        sequences_(graph),
+        varying_(varying_values(graph, options.invariant_inputs)) {}
 
   void run() {
     if (is_all_batch(graph_)) return seed_batches();
@@ -209,13 +201,40 @@ class UlyssesSeeder {
         if (units) seed_groups(*node, *units);
         continue;
       }
-      if (units && seed_joined(*node, *units)) continue;
-      if (units && !keeps_queries_) seed_context(*node, *units);
-      seed_plain(*node);
+      const TravellingRows rows = travelling_rows(*node);
+      seeds_->attentions.emplace(node.get(), rows);
+      const bool keeps_queries = keeps_queries_ || (units && gathers(*node, rows));
+      if (units && seed_joined(*node, *units, keeps_queries)) continue;
+      if (units && !keeps_queries) seed_context(*node, *units);
+      seed_plain(*node, keeps_queries);
     }
   }
 
  private:
+  TravellingRows travelling_rows(const Node& attention) const {
+    const int dim = token_dimension(attention);
+    return {varying_rows({attention.input(0), dim}), varying_rows({attention.input(1), dim})};
+  }
+
+  // Of what is joined right in front of an attention, or of the whole.
+  Dim varying_rows(const TokenDim& at) const {
+    const std::vector<TokenDim> parts = joined_at(at);
+    Dim rows = 0;
+    for (const TokenDim& part : parts) {
+      if (varying_.contains(part.first)) rows = rows + tokens_of(part);
+    }
+    if (parts.size() > 1) return rows;
+    return varying_.contains(at.first) ? tokens_of(at) : Dim(0);
+  }
+
+  // Only a choice where keys are of the queries' tokens. A short context's are priced later on.
+  bool gathers(const Node& attention, const TravellingRows& rows) {
+    const int ranks = mesh_.size(axis_);
+    return chooses_ == AttentionExchange::kAuto && asks_itself(attention) &&
+           gathering_is_cheaper(attention, attention_bytes(attention, rows, ranks, sizes_), ranks,
+                                rates_, sizes_);
+  }
+
   void seed_batches() {
     for (const auto& node : graph_.nodes()) {
       if (node->type() != "Attention") continue;
@@ -268,7 +287,7 @@ class UlyssesSeeder {
   // The queries are put together from several sequences right in front of the attention. Each
   // sequence is split by itself; the join happens over whole sequences and split heads. An operand
   // that comes in one (the values, where only the others are turned) is in segments until then.
-  bool seed_joined(const Node& attention, const Dim& units) {
+  bool seed_joined(const Node& attention, const Dim& units, bool keeps_queries) {
     const int dim = token_dimension(attention);
     const TokenDim query{attention.input(0), dim};
     const std::vector<TokenDim> sequences = joined_at(query);
@@ -297,9 +316,13 @@ class UlyssesSeeder {
     const auto seed_operand = [&](const Value* value, const std::vector<TokenDim>& parts) {
       for (const TokenDim& part : parts) seed_part(part);
       const bool is_one = parts.size() < 2 && tokens_of({value, dim}) == sum;
-      (is_one ? in_segments : with_heads).push_back(value);
+      (is_one || keeps_queries ? in_segments : with_heads).push_back(value);
     };
-    for (std::size_t i = 0; i < 3; ++i) {
+    if (keeps_queries) {
+      seed_operand(attention.input(0), sequences);
+      seed_gathered(attention);
+    }
+    for (std::size_t i = 0; i < 3 && !keeps_queries; ++i) {
       seed_operand(attention.input(i), joined_at({attention.input(i), dim}));
     }
     std::vector<TokenDim> cut;
@@ -308,8 +331,39 @@ class UlyssesSeeder {
     seed_operand(attention.output(), cut);
     for (const Value* value : with_heads) seed_heads(attention, value, units);
     for (const Value* value : in_segments) seed_tokens({value, dim}, segments);
-    seeds_->prefer_heads.insert(&attention);
+    (keeps_queries ? seeds_->prefer_queries : seeds_->prefer_heads).insert(&attention);
     return true;
+  }
+
+  // Keys and values that are joined come together part by part: what does not change does not
+  // travel with the rest.
+  void seed_gathered(const Node& attention) {
+    const int dim = token_dimension(attention);
+    for (const Value* operand : {attention.input(1), attention.input(2)}) {
+      for (const TokenDim& part : joined_at({operand, dim})) {
+        if (varying_.contains(part.first)) seed_tokens(part, sequences_.segments_of(part));
+      }
+      mark_whole({operand, dim});
+    }
+  }
+
+  // What stands between an operand and the Concat that joins it, if there is one.
+  void mark_whole(TokenDim at) {
+    std::set<const Node*> nodes;
+    for (const Node* node = at.first->producer(); node != nullptr && is_light(*node);
+         node = at.first->producer()) {
+      nodes.insert(node);
+      if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
+        seeds_->whole.merge(nodes);
+        return;
+      }
+      const FactorMap map = factors_of(*node);
+      const auto output = static_cast<std::size_t>(at.first->producer_output());
+      const auto& tokens = map.outputs[output][static_cast<std::size_t>(at.second)];
+      const int dim = tokens.empty() ? -1 : dimension_of_factor(map.inputs[0], tokens[0]);
+      if (dim < 0) return;
+      at = {node->input(0), dim};
+    }
   }
 
   // The queries attend to themselves and to more: the join happens over split heads.
@@ -353,34 +407,54 @@ class UlyssesSeeder {
     }
   }
 
-  void seed_plain(const Node& attention) {
+  void seed_plain(const Node& attention, bool keeps_queries) {
     const int dim = token_dimension(attention);
     const TokenDim query{attention.input(0), dim};
     const std::vector<Dim> segments = sequences_.segments_of(query);
     seed_tokens(query, segments);
     seed_tokens({attention.output(), dim}, segments);
-    if (keeps_queries_) {
+    if (keeps_queries) {
       seeds_->prefer_queries.insert(&attention);
-      return;
-    }
-    // Self-attention, also of one of the sequences to all of them. Short contexts of another length
-    // are better gathered.
-    const TokenDim key{attention.input(1), dim};
-    const std::vector<Dim> sequences = sequences_.segments_of(key);
-    const bool is_one_of_them =
-        std::find(sequences.begin(), sequences.end(), tokens_of(query)) != sequences.end();
-    if (tokens_of(key) == tokens_of(query) || is_one_of_them) {
+      const Value* key = attention.input(1);
+      const bool has_steady =
+          varying_.contains(key) && varying_rows({key, dim}) != tokens_of({key, dim});
+      if (has_steady) seed_gathered(attention);
+    } else if (asks_itself(attention)) {
       seeds_->prefer_heads.insert(&attention);
     }
+  }
+
+  // Also some of the sequences all of them. Short contexts of another length are better gathered.
+  bool asks_itself(const Node& attention) {
+    const int dim = token_dimension(attention);
+    const TokenDim key{attention.input(1), dim};
+    const Dim& queries = tokens_of({attention.input(0), dim});
+    if (tokens_of(key) == queries) return true;
+    std::vector<Dim> sequences = sequences_.segments_of(key);
+    if (sequences.empty()) {
+      for (const TokenDim& part : joined_at(key)) sequences.push_back(tokens_of(part));
+    }
+    for (std::size_t first = 0; first < sequences.size(); ++first) {
+      Dim run = 0;
+      for (std::size_t last = first; last < sequences.size(); ++last) {
+        run = run + sequences[last];
+        if (run == queries) return true;
+      }
+    }
+    return false;
   }
 
   const Graph& graph_;
   const Mesh& mesh_;
   const int axis_;
+  const AttentionExchange chooses_;
   const bool keeps_queries_;  // keys come to them, whole or in a ring
+  const CostRates& rates_;
+  const SizeEstimate sizes_;
   AxisSeeds* seeds_;
   const std::vector<TokenRows> rows_;
   SequenceFinder sequences_;
+  const std::set<const Value*> varying_;
 };
 
 }  // namespace

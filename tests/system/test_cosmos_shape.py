@@ -60,19 +60,25 @@ def test_16_bit_models_are_near_the_fp32_one(tutti, tmp_path, right, dtype, boun
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_the_text_tower_is_hoisted_and_a_layer_exchanges_twice(tutti, tmp_path, ranks):
+@pytest.mark.parametrize("way", ["heads", "auto"])
+def test_the_text_tower_is_hoisted_and_a_layer_exchanges_the_least(tutti, tmp_path, ranks, way):
     sizes = Sizes(layers=3, width=128, heads=32, kv_heads=8, head_size=4, mlp=96)
     path = make(tmp_path / "model", "bfloat16", sizes=sizes)
-    tutti("compile", path, "--output", tmp_path / "plan", "--mesh", f"cp={ranks}")
+    options = ("--mesh", f"cp={ranks}", "--attention-exchange", way)
+    tutti("compile", path, "--output", tmp_path / "plan", *options)
     report = tutti.inspect(tmp_path / "plan/1/model.plan", TRUE_SIZES)
     assert report["invariant_inputs"] == ["ids"]
     calls = [e for e in report["exchanges"] if not e["in_prologue"]]
-    assert [e["kind"] for e in calls] == ["AllToAll"] * 2 * sizes.layers + ["AllGather"]
-    assert all("text" not in e["name"] for e in calls)
     tokens, kept = 48 * 23 * 40, 128 * 2 / ranks
     moved = tokens * (ranks - 1) * kept  # of queries, or of the attention's result, by all ranks
-    layer = [e["bytes"] for e in calls[:2]]
-    assert layer == [moved * (32 + 2 * 8) / 32, moved]
+    by_heads = [moved * (32 + 2 * 8) / 32, moved]
+    by_keys = [tokens * (ranks - 1) * 2 * 8 * 4 * 2]  # of 8 heads of 4 in 16 bit
+    is_gathered = way == "auto" and sum(by_keys) < sum(by_heads)
+    assert is_gathered == (way == "auto" and ranks < 8)
+    layer, kind = (by_keys, "AllGather") if is_gathered else (by_heads, "AllToAll")
+    assert [e["kind"] for e in calls] == [kind] * len(layer) * sizes.layers + ["AllGather"]
+    assert all("text" not in e["name"] for e in calls)
+    assert [e["bytes"] for e in calls[: len(layer)]] == layer
 
 
 def test_layers_of_a_tower_share_weights_where_asked(tmp_path):

@@ -2,7 +2,8 @@
 
 A call is seen whether it is PyTorch's own operator or a product, a softmax and a product. Its rows are told apart by
 experiment: another step (other latents, another time, the same prompt) leaves some queries and keys as they were; and the
-gradient of the outputs leaves some results without any. Nothing here knows the compiler.
+gradient of the outputs leaves some results without any. Masks that are inputs let everything through for that: a plan has to
+work for any content. Nothing here knows the compiler.
 """
 
 from __future__ import annotations
@@ -221,13 +222,20 @@ def calls_of(tiny: Tiny) -> list[AttentionCall]:
 def _forward(tiny: Tiny, next_step: bool) -> Callable[[], dict[str, torch.Tensor]]:
     # Built for each: an argument may be a cache that a forward fills.
     module, inputs = build(tiny)
-    if next_step:
-        structure, tensors = split_tensors(inputs)
-        for name, tensor in tensors.items():
-            if changes_between_steps(tiny, name):
-                tensors[name] = _changed(tensor)
-        inputs = join_tensors(structure, tensors)
+    structure, tensors = split_tensors(inputs)
+    for name, tensor in tensors.items():
+        if _is_open_mask(tiny, name, tensor):
+            tensors[name] = torch.ones_like(tensor)
+        elif next_step and changes_between_steps(tiny, name):
+            tensors[name] = _changed(tensor)
+    inputs = join_tensors(structure, tensors)
     return lambda: named_outputs(getattr(module, tiny.method)(**inputs))
+
+
+def _is_open_mask(tiny: Tiny, name: str, tensor: torch.Tensor) -> bool:
+    """A mask whose content no plan knows: any row may be read."""
+    known = name in tiny.bind or name in tiny.constants
+    return "mask" in name and not known and bool(((tensor == 0) | (tensor == 1)).all())
 
 
 def _changed(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from attention_calls import AttentionCall
-from exchange_minimum import Least, Premises, is_exchanged, least_exchange
+from exchange_minimum import Least, Premises, is_exchanged, least_exchange, stretches
 
 SENDING = {
     "sends_unread_queries": "queries whose results nobody reads",
@@ -41,7 +41,8 @@ def check_exchanges(
     output, once. `reasons` say why not.
     """
     layers = [call for call in calls if is_exchanged(call)]
-    least = [least_exchange(call, ranks, sequences) for call in layers]
+    finest = stretches(calls, sequences)
+    least = [least_exchange(call, ranks, sequences, finest=finest) for call in layers]
     served = [e for e in mesh["exchanges"] if e["for"] == "attention"]
     bytes_least, moved = sum(one.bytes for one in least), sum(e["bytes"] for e in served)
     result = {"attentions": len(layers), "least_bytes": bytes_least, "attention_bytes": moved}
@@ -77,13 +78,14 @@ def _of_bytes(
 ) -> list[str]:
     """Why attentions move `moved` bytes. `ways_taken`: what the plan's exchanges are for."""
     groups = Counter(call for call in calls if call.queries or is_exchanged(call))
+    finest = stretches(calls, sequences)
     costs: dict[tuple[AttentionCall, Premises], Least] = {}
     for general, ways in _assumptions(groups, ways_taken):
         total = 0
         for call, count in groups.items():
             premises = replace(general, **ways.get(call, {}))
             if (call, premises) not in costs:
-                costs[call, premises] = least_exchange(call, ranks, sequences, premises)
+                costs[call, premises] = least_exchange(call, ranks, sequences, premises, finest)
             total += count * costs[call, premises].bytes
         if total == moved:
             sent = [text for name, text in SENDING.items() if getattr(general, name)]

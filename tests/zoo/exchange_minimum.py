@@ -1,7 +1,7 @@
 """The least that ranks must exchange for an attention: arithmetic on its sizes, which knows nothing of the compiler.
 
 What is given: ranks share out every position that changes from step to step, in contiguous runs as even as whole positions
-allow; positions that do not change (a prompt's keys and values) are whole on every rank; every rank needs the
+allow: of the whole, of each sequence that was joined, or of each stretch whose rows all change, or are all read; positions that do not change (a prompt's keys and values) are whole on every rank; every rank needs the
 results of its own positions, unless nobody reads them. So attention whose keys do not change exchanges nothing. Any other has two
 ways, and the least is the cheaper one's bytes. Of H query heads of width w and G key heads of widths w and e (values), let U results be
 read, the S queries of those change, and T keys; rank r has u_r, s_r and t_r of these positions:
@@ -20,6 +20,8 @@ Of an attention over many short sequences (the frames of each place of a video) 
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from attention_calls import AttentionCall, Runs
@@ -63,11 +65,15 @@ def least_exchange(
     ranks: int,
     sequences: tuple[int, ...] = (),
     premises: Premises = Premises(),
+    finest: dict[int, tuple[int, ...]] | None = None,
 ) -> Least:
-    """`sequences`: lengths that the model joined, where it did: each may be shared out by itself, or all as one."""
+    """`sequences`: lengths that the model joined, where it did: each may be shared out by itself, or all as one; or `finest`
+    stretches by length."""
     if ranks == 1 or not (is_exchanged(call) or (premises.crosses and call.queries)):
         return Least()
-    cuts = {"joined": [()], "apart": [sequences]}.get(premises.cut, [(), sequences])
+    cuts = {"joined": [()], "apart": [sequences]}.get(
+        premises.cut, [(), sequences, *([finest[call.query[2]]] if finest else [])]
+    )
     choices = [choice for parts in cuts for choice in _ways(call, ranks, parts, premises)]
     return min(choices, key=lambda least: (least.bytes, -least.exchanges))
 
@@ -107,6 +113,20 @@ def held(
         total = [a + b for a, b in zip(total, run_lengths(rows, ranks), strict=True)]
         first += size
     return total
+
+
+def stretches(
+    calls: Iterable[AttentionCall], sequences: tuple[int, ...]
+) -> dict[int, tuple[int, ...]]:
+    """By length: the finest cuts that the model's rows suggest. Ends of what was joined, of what changes, of what is read."""
+    ends: dict[int, set[int]] = {sum(sequences): set(itertools.accumulate(sequences))}
+    for call in calls:
+        for length, runs in ((call.query[2], call.queries + call.read), (call.key[2], call.keys)):
+            ends.setdefault(length, set()).update(end for run in runs for end in run)
+    return {
+        length: tuple(b - a for a, b in itertools.pairwise(sorted({0, length} | found)))
+        for length, found in ends.items()
+    }
 
 
 def both(some: Runs, others: Runs) -> Runs:

@@ -3,6 +3,7 @@
     run.py                     every model; writes the documents
     run.py --subset ci         a fixed, varied third, held to what docs/zoo.json promises
     run.py NAME...             some models, printed only
+    run.py --update NAME...    some models, whose rows replace those of the documents
 
 Each model runs in a process of its own (forked, so that PyTorch is imported once) with limits on time
 and memory, two at a time. What is done is kept in build/zoo; --again runs it anew.
@@ -139,6 +140,9 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", help="models; all when none is named")
     parser.add_argument("--subset", choices=["ci"], help="a third")
+    parser.add_argument(
+        "--update", action="store_true", help="put the named models in the documents"
+    )
     parser.add_argument("--again", action="store_true", help="forget results of this binary")
     arguments = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -158,12 +162,24 @@ def main() -> int:
     if any(not (export_folder(tiny) / "export.json").exists() for tiny in chosen):
         warm_up()
     rows = sorted(Runner(chosen, arguments.again).run(), key=lambda row: row["name"])
-    if not arguments.names and not arguments.subset:
+    if arguments.update:
+        rows = sorted(rows + other_rows(MODELS, rows), key=lambda row: row["name"])
+    if arguments.update or not (arguments.names or arguments.subset):
         DOCUMENT.write_text(json.dumps(rows, indent=1) + "\n")
         DOCUMENT.with_suffix(".md").write_text(table(rows))
         print(f"wrote {DOCUMENT.relative_to(ROOT)} and zoo.md")
     print(f"{len(rows)} models in {(time.monotonic() - started) / 60:.1f} min")
     return verdict(rows)
+
+
+def other_rows(models: dict, rows: list[dict]) -> list[dict]:
+    """Those that docs/zoo.json has of other models, held to the minimum once more."""
+    new = {row["name"] for row in rows}
+    others = [row for row in json.loads(DOCUMENT.read_text()) if row["name"] not in new]
+    for row in others:
+        tiny = models[row["name"]]
+        add_minimum(tiny, row, lambda tiny=tiny: recorded_calls(tiny), output_bytes(tiny))
+    return others
 
 
 def warm_up() -> None:

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 from attention_calls import AttentionCall
-from exchange_minimum import Premises, is_exchanged, least_exchange, run_lengths
+from exchange_minimum import Premises, is_exchanged, least_exchange, run_lengths, stretches
 
 
 def call(queries, keys=None, *, heads=4, groups=None, width=8, batch=1, read=None, moving=None):
@@ -83,3 +83,18 @@ def test_values_that_travelled_before_stay():
 def test_many_short_sequences_are_shared_out_whole():
     assert not is_exchanged(call(5, batch=49))
     assert is_exchanged(call(49, batch=5))
+
+
+def test_stretches_that_are_read_may_be_cut_by_themselves():
+    # 3 memory tokens in front of 77, which alone are read in the end.
+    long, short = call(80), call(80, read=((3, 80),))
+    finest = stretches([long, short], ())
+    assert finest[80] == (3, 77)
+    for one in (long, short):
+        apart = least_exchange(one, 3, (3, 77), Premises(cut="apart"))
+        assert least_exchange(one, 3, finest=finest).bytes <= apart.bytes
+
+
+def test_stretches_end_where_sequences_or_changes_do():
+    steady = call(88, moving=((11, 88),))
+    assert stretches([steady, call(40)], (77, 11)) == {88: (11, 66, 11), 40: (40,)}

@@ -149,14 +149,19 @@ TEST_F(EqualityTest, ALayerMovesTheArithmeticMinimum) {
   toy.layers = 1;
   for (const std::int64_t ranks : {2, 4}) {
     const Sizes sizes{2, 2, 4, 2, 3};
-    const CompiledModel model = compile_text(toy.text(), options(str_cat("cp=", ranks)));
-    SpmdInterpreter interpreter(&ops_);
-    ASSERT_TRUE(interpreter.run(model, inputs(toy, sizes)).ok());
     const std::int64_t tokens = sizes.batch * sizes.frames * sizes.height * sizes.width;
     const std::int64_t width = (8 + 4 + 4 + 8) * toy.head_dim;  // q, k, v, output
-    const std::int64_t layer = tokens * width * 4 * (ranks - 1) / ranks;
+    const std::int64_t by_heads = tokens * width * 4 * (ranks - 1) / ranks;
+    const std::int64_t by_keys = tokens * (4 + 4) * toy.head_dim * 4 * (ranks - 1);
     const std::int64_t output = tokens * 4 * 4 * (ranks - 1);  // all ranks get the whole sample
-    EXPECT_EQ(interpreter.moved_bytes(), layer + output);
+    for (const bool may_gather : {false, true}) {
+      CompileOptions cp = options(str_cat("cp=", ranks));
+      if (!may_gather) cp.attention_exchange = AttentionExchange::kHeads;
+      SpmdInterpreter interpreter(&ops_);
+      ASSERT_TRUE(interpreter.run(compile_text(toy.text(), cp), inputs(toy, sizes)).ok());
+      const std::int64_t layer = may_gather ? std::min(by_heads, by_keys) : by_heads;
+      EXPECT_EQ(interpreter.moved_bytes(), layer + output) << ranks << " ranks";
+    }
   }
 }
 

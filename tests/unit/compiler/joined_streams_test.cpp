@@ -17,7 +17,8 @@ constexpr int kWidth = kHeads * kHeadDim;
 
 enum class Stream {
   kJoinedInLayers,  // joined in front of each layer's projections, cut apart behind the last one
-  kJoinedOnce,      // one stream from the first layer to the last
+  kJoinedOnce,      // one stream from the first layer to the last, cut apart behind it
+  kReadWhole,       // the same, not cut
   kRotatedInParts,  // one stream, whose video part alone gets rotary angles
 };
 
@@ -51,7 +52,7 @@ class Model {
     }
     if (stream_ != Stream::kJoinedInLayers) {
       cut("%end", one);
-      v = "%end.v";
+      v = stream_ == Stream::kReadWhole ? one : "%end.v";
     }
     linear("%y", v, kWidth, 6);
     return out_ + "  return %y\n}\n";
@@ -138,11 +139,26 @@ TEST_F(JoinedStreamsTest, ALayerThatJoinsInFrontOfItsProjectionsCostsTwoExchange
 }
 
 TEST_F(JoinedStreamsTest, AStreamThatIsJoinedOnceStaysOne) {
+  const CompiledModel compiled = compile_text(Model(Stream::kReadWhole, 2).text(), options("cp=4"));
+  EXPECT_THAT(compiled.explain, HasSubstr("l0.q.p: f32 [16/cp, 16]"));
+  EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 4}, {"AllGather", 1}}));
+}
+
+// Pieces of the whole would not be pieces of what is cut out in the end.
+TEST_F(JoinedStreamsTest, AStreamThatIsTakenApartAgainIsInSegments) {
   const CompiledModel compiled =
       compile_text(Model(Stream::kJoinedOnce, 2).text(), options("cp=4"));
-  EXPECT_THAT(compiled.explain, HasSubstr("l0.q.p: f32 [16/cp, 16]"));
-  EXPECT_EQ(exchanges_of_model(Model(Stream::kJoinedOnce, 2), "cp=4"),
-            (Counts{{"AllToAll", 4}, {"AllGather", 1}}));
+  EXPECT_THAT(compiled.explain, HasSubstr("l0.q.p: f32 [16/cp(5 | 11), 16]"));
+  EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 4}, {"AllGather", 1}}));
+  // 11 video tokens of 6 features, to each of 3 others, and no text.
+  const ExchangeInfo& last = compiled.exchanges.back();
+  double bytes = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    SymbolMap symbols;
+    compiled.mesh.bind(rank, &symbols);
+    bytes += static_cast<double>(*last.sent_bytes.evaluate(symbols));
+  }
+  EXPECT_EQ(bytes, 11 * 6 * 4 * 3);
 }
 
 TEST_F(JoinedStreamsTest, SizesMayBeSymbols) {
@@ -151,8 +167,8 @@ TEST_F(JoinedStreamsTest, SizesMayBeSymbols) {
 }
 
 TEST_F(JoinedStreamsTest, AnyNumberOfRanksGivesTheOneRankResult) {
-  for (const Stream stream :
-       {Stream::kJoinedInLayers, Stream::kJoinedOnce, Stream::kRotatedInParts}) {
+  for (const Stream stream : {Stream::kJoinedInLayers, Stream::kJoinedOnce, Stream::kReadWhole,
+                              Stream::kRotatedInParts}) {
     const std::string text = Model(stream, 2).text();
     const NamedTensors inputs = {{"text", random_f32({5, 6}, 1)},
                                  {"video", random_f32({11, 6}, 2)},

@@ -91,7 +91,9 @@ TEST_F(TensorTest, KeyHeadsThatAreFewerThanRanksStandOnSeveral) {
 }
 
 TEST_F(TensorTest, HeadsAreSharedOutAgainInsideATensorParallelGroup) {
-  const auto model = compile_text(toy_.text(), tensor("tp=2,cp=2"));
+  CompileOptions by_heads = tensor("tp=2,cp=2");
+  by_heads.attention_exchange = AttentionExchange::kHeads;
+  const auto model = compile_text(toy_.text(), by_heads);
   EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 3 * toy_.layers},
                                  {"AllToAll cp", 2 * toy_.layers},
                                  {"AllGather cp", 1}}))

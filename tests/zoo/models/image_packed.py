@@ -238,7 +238,7 @@ def ZImageTransformer2DModel():
 
 @tiny(
     "transformer",
-    tokens=(TOKENS, TEXT),
+    tokens=(TOKENS, 7, 4),
     constants=("encoder_attention_mask", "encoder_attention_mask_2"),
 )
 def HunyuanImageTransformer2DModel():

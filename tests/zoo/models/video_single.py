@@ -176,7 +176,7 @@ def MotifVideoTransformer3DModel():
     return config, inputs
 
 
-@tiny("transformer", tokens=(5, 9, 77))
+@tiny("transformer", tokens=(5, 9, 77), bind=("video_indices", "audio_indices", "text_indices"))
 def MiniMaxH3Transformer3DModel():
     """Text, audio and video packed into one sequence by index inputs."""
     config = {

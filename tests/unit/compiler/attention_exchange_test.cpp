@@ -1,0 +1,213 @@
+// Which rows travel for an attention, by which way, and what `--explain` says of it.
+#include "compiler/attention_exchange.h"
+
+#include <gmock/gmock.h>
+
+#include "base/str_cat.h"
+#include "compiler_fixture.h"
+#include "spmd_interpreter.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kHeadDim = 4;
+
+using Counts = std::map<std::string, int>;
+
+Counts exchanges_of(const CompiledModel& compiled, bool in_prologue = false) {
+  Counts kinds;
+  for (const ExchangeInfo& exchange : compiled.exchanges) {
+    if (exchange.in_prologue == in_prologue) ++kinds[exchange.kind];
+  }
+  return kinds;
+}
+
+std::string product(const std::string& y, const std::string& x, int from, int to) {
+  return str_cat("  %", y, ".w = constant f32[", from, ", ", to, "] data\n  %", y, " = MatMul(%", x,
+                 ", %", y, ".w)\n");
+}
+
+// Projection of `x` and its heads.
+std::string heads(const std::string& y, const std::string& x, int tokens, int count) {
+  return product(y + ".p", x, 16, count * kHeadDim) + str_cat("  %", y, " = Reshape(%", y,
+                                                              ".p) {shape = dims[1, ", tokens, ", ",
+                                                              count, ", ", kHeadDim, "]}\n");
+}
+
+std::string attention(const std::string& y, const std::string& q, const std::string& k,
+                      const std::string& v, int tokens, bool is_causal = false) {
+  return str_cat("  %", y, ".a = Attention(%", q, ", %", k, ", %", v,
+                 ") {scale = 0.5, is_causal = ", is_causal ? 1 : 0, ", layout = \"bshd\"}\n  %", y,
+                 ".f = Reshape(%", y, ".a) {shape = dims[1, ", tokens, ", 16]}\n") +
+         product(y, y + ".f", 16, 16);
+}
+
+// One attention of 4 query heads.
+std::string one_attention(int groups, int tokens, bool is_causal = false) {
+  std::string text = str_cat("graph @g (%x: f32[1, ", tokens, ", 16]) {\n");
+  text += product("h", "x", 16, 16);
+  text += heads("q", "h", tokens, 4) + heads("k", "h", tokens, groups) +
+          heads("v", "h", tokens, groups);
+  return text + attention("y", "q", "k", "v", tokens, is_causal) + "  return %y\n}";
+}
+
+// Text (6 tokens, steady) in front of video (15), as one stream of two layers; the video is read.
+std::string one_stream() {
+  std::string text = "graph @g (%video: f32[1, 15, 16], %text: f32[1, 6, 16]) {\n";
+  text += product("t", "text", 16, 16) + product("v", "video", 16, 16);
+  text += "  %s0 = Concat(%t, %v) {axis = 1}\n";
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string l = str_cat("l", layer, ".");
+    const std::string x = str_cat("s", layer);
+    text +=
+        str_cat("  %", l, "n = RMSNormalization(%", x, ") {axis = 2, epsilon = 0.0009765625}\n");
+    text += heads(l + "q", l + "n", 21, 4) + heads(l + "k", l + "n", 21, 4) +
+            heads(l + "v", l + "n", 21, 4);
+    text += attention(l + "y", l + "q", l + "k", l + "v", 21);
+    text += str_cat("  %", l, "r = Add(%", x, ", %", l, "y)\n");
+    // A gated MLP reads its rows twice.
+    text += product(l + "g", l + "r", 16, 8) + product(l + "u", l + "r", 16, 8);
+    text += str_cat("  %", l, "h = Mul(%", l, "g, %", l, "u)\n") + product(l + "o", l + "h", 8, 16);
+    text += str_cat("  %s", layer + 1, " = Add(%", l, "r, %", l, "o)\n");
+  }
+  return text + R"(  %y = Slice(%s2) {axes = [1], starts = dims[6], ends = dims[21], steps = [1]}
+  return %y
+})";
+}
+
+class AttentionExchangeTest : public CompilerTest {
+ protected:
+  // Over 2 to 5 ranks, the results of one rank.
+  void expect_equal(const std::string& text, const NamedTensors& inputs) {
+    const auto whole = parse_model(text);
+    SpmdInterpreter interpreter(&ops_);
+    const auto right = interpreter.run_whole(*whole, inputs, {});
+    ASSERT_TRUE(right.ok()) << right.status().to_string();
+    for (const char* mesh : {"cp=2", "cp=3", "cp=4", "cp=5"}) {
+      const auto found = interpreter.run(compile_text(text, options(mesh)), inputs);
+      ASSERT_TRUE(found.ok()) << found.status().to_string();
+      for (const auto& outputs : *found) {
+        EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
+      }
+    }
+  }
+
+  AttentionBytes bytes_of(int groups, int tokens, int ranks, const TravellingRows& rows) {
+    const auto graph = parse_model(one_attention(groups, tokens));
+    return attention_bytes(*find_node(*graph, "Attention"), rows, ranks, SizeEstimate({}));
+  }
+};
+
+// Counted by hand: of 12 tokens 6 are elsewhere at 2 ranks.
+TEST_F(AttentionExchangeTest, BytesOfEitherWay) {
+  // Heads: 6 * 2 of q, k, v and results each, for both ranks. Keys: 6 * 4 of k and v for both.
+  const AttentionBytes equal = bytes_of(4, 12, 2, {Dim(12), Dim(12)});
+  EXPECT_EQ(equal.heads, 4.0 * kHeadDim * 2 * (4 * 6 * 2));
+  EXPECT_EQ(equal.keys, 4.0 * kHeadDim * 2 * (2 * 6 * 4));
+  // A key head a rank: half of k and v.
+  const AttentionBytes grouped = bytes_of(2, 12, 2, {Dim(12), Dim(12)});
+  EXPECT_EQ(grouped.heads, 4.0 * kHeadDim * 2 * (2 * 6 * 2 + 2 * 6 * 1));
+  EXPECT_EQ(grouped.keys, 4.0 * kHeadDim * 2 * (2 * 6 * 2));
+  // 8 of the queries and keys change; all results come back.
+  const AttentionBytes steady = bytes_of(4, 12, 2, {Dim(8), Dim(8)});
+  EXPECT_EQ(steady.heads, 4.0 * kHeadDim * 2 * (3 * 4 * 2 + 6 * 2));
+  EXPECT_EQ(steady.keys, 4.0 * kHeadDim * 2 * (2 * 4 * 4));
+  EXPECT_EQ(bytes_of(2, 12, 8, {Dim(12), Dim(12)}).heads, std::nullopt);
+}
+
+TEST_F(AttentionExchangeTest, GroupedKeysAreGatheredWhereThatMovesLess) {
+  const Counts by_keys = {{"AllGather", 2}};  // keys and values, and the result
+  const Counts by_heads = {{"AllToAll", 2}, {"AllGather", 1}};
+  const std::string grouped = one_attention(2, 12);
+  EXPECT_EQ(exchanges_of(compile_text(grouped, options("cp=2"))), by_keys);
+  EXPECT_EQ(exchanges_of(compile_text(grouped, options("cp=4"))), by_heads);
+  CompileOptions chosen = options("cp=2");
+  chosen.attention_exchange = AttentionExchange::kHeads;
+  EXPECT_EQ(exchanges_of(compile_text(grouped, chosen)), by_heads);
+  // As many bytes: heads, which hold no whole keys.
+  EXPECT_EQ(exchanges_of(compile_text(one_attention(4, 12), options("cp=2"))), by_heads);
+  expect_equal(grouped, {{"x", random_f32({1, 12, 16}, 1)}});
+}
+
+// The last queries see all keys, the first few: over many tokens that costs more than bytes do.
+TEST_F(AttentionExchangeTest, LongCausalQueriesAreNotLeftToTheLastRank) {
+  EXPECT_EQ(exchanges_of(compile_text(one_attention(2, 12, true), options("cp=2")))["AllToAll"], 0);
+  EXPECT_EQ(exchanges_of(compile_text(one_attention(2, 100000, true), options("cp=2")))["AllToAll"],
+            2);
+  expect_equal(one_attention(2, 12, true), {{"x", random_f32({1, 12, 16}, 1)}});
+}
+
+TEST_F(AttentionExchangeTest, ExplainSaysWhatEitherWayMoves) {
+  const CompiledModel gathered = compile_text(one_attention(2, 12), options("cp=2"));
+  EXPECT_THAT(gathered.explain,
+              HasSubstr("along cp: gathers keys: 768B by all ranks; exchanging heads: 1.15 kB"));
+  const CompiledModel exchanged = compile_text(one_attention(4, 12), options("cp=4"));
+  EXPECT_THAT(exchanged.explain,
+              HasSubstr("along cp: exchanges heads: 2.3 kB by all ranks; gathering keys: 4.61 kB"));
+  EXPECT_THAT(compile_text(one_attention(1, 12), options("cp=8")).explain,
+              HasSubstr("exchanging heads: heads run out"));
+}
+
+// The prompt's rows of the first layer are worked out and exchanged once a prompt; in the last one
+// nothing is asked for them, though two products read each row.
+TEST_F(AttentionExchangeTest, SteadyAndUnreadRowsStayAtHome) {
+  const CompiledModel compiled = compile_text(one_stream(), options("cp=4"));
+  EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 4}, {"AllGather", 1}}))
+      << compiled.explain;
+  EXPECT_EQ(exchanges_of(compiled, true), (Counts{{"AllToAll", 1}}));
+  std::vector<std::int64_t> moved;  // by all ranks
+  for (const ExchangeInfo& exchange : compiled.exchanges) {
+    std::int64_t bytes = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      SymbolMap symbols;
+      compiled.mesh.bind(rank, &symbols);
+      bytes += *exchange.sent_bytes.evaluate(symbols);
+    }
+    moved.push_back(bytes / (4 * kHeadDim * 3));
+  }
+  // Each row of 4 heads goes to 3 of 4 ranks, a head each, or comes from them. Text in the
+  // prologue: q, k, v. Then video's, all results; video's queries, all keys, video's results; the
+  // output, whole to each.
+  EXPECT_THAT(moved, ::testing::ElementsAre(3 * 6, 3 * 15, 21, 15 + 2 * 21, 15, 4 * 15));
+  expect_equal(one_stream(),
+               {{"video", random_f32({1, 15, 16}, 1)}, {"text", random_f32({1, 6, 16}, 2)}});
+}
+
+// Rows that fill up a sequence are dropped in the end: nobody joined them there.
+TEST_F(AttentionExchangeTest, PaddingThatNobodyReadsIsASegment) {
+  std::string text = "graph @g (%x: f32[1, 13, 16]) {\n";
+  text += R"(  %s = Pad(%x) {axes = [1], before = dims[0], after = dims[3], mode = "edge"}
+)";
+  text += product("h", "s", 16, 16);
+  text += heads("q", "h", 16, 4) + heads("k", "h", 16, 4) + heads("v", "h", 16, 4);
+  text += attention("a", "q", "k", "v", 16) + product("o", "a", 16, 16);
+  text += R"(  %y = Slice(%o) {axes = [1], starts = dims[0], ends = dims[13], steps = [1]}
+  return %y
+})";
+  const CompiledModel compiled = compile_text(text, options("cp=4"));
+  EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 2}, {"AllGather", 1}}))
+      << compiled.explain;
+  EXPECT_THAT(compiled.explain, HasSubstr("[1, 16/cp(13 | 3), 4, 4]"));
+  expect_equal(text, {{"x", random_f32({1, 13, 16}, 1)}});
+}
+
+// Causal queries that are read begin further back.
+TEST_F(AttentionExchangeTest, ReadRowsOfACausalAttentionKeepTheirPlaces) {
+  std::string text = "graph @g (%x: f32[1, 9, 16]) {\n";
+  text += heads("q", "x", 9, 4) + heads("k", "x", 9, 4) + heads("v", "x", 9, 4);
+  text += attention("a", "q", "k", "v", 9, true) + product("o", "a", 16, 16);
+  text += R"(  %y = Slice(%o) {axes = [1], starts = dims[8], ends = dims[9], steps = [1]}
+  return %y
+})";
+  const auto graph = parse_model(text);
+  ASSERT_TRUE(drop_unread_rows(*graph, options()).ok());
+  const Node* attention = find_node(*graph, "Attention");
+  EXPECT_TRUE(attention->input(0)->shape()[1].is(1));
+  EXPECT_EQ(attention->attr_dims("causal_offset"), Shape{Dim(8)});
+  expect_equal(text, {{"x", random_f32({1, 9, 16}, 1)}});
+}
+
+}  // namespace
+}  // namespace tutti
