@@ -217,16 +217,6 @@ TEST_F(GrpcControlTest, CudaSharedMemoryIsOffUnlessAllowed) {
   expect_healthy();
 }
 
-TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
-  start();
-  grpc::ClientContext context;
-  inference::TraceSettingResponse response;
-  const grpc::Status status = stub_->TraceSetting(&context, {}, &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(status.error_message(), HasSubstr("TraceSetting"));
-  expect_healthy();
-}
-
 TEST_F(GrpcControlTest, AnOpenStreamDoesNotHoldUpAStop) {
   start();
   grpc::ClientContext context;
