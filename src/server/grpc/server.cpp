@@ -56,6 +56,8 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(InferenceService& service,
   builder.SetDefaultCompressionLevel(options.compression);
   // Two servers on one port each get some of the calls.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, options.reuses_port ? 1 : 0);
+  // Of a tensor of many megabytes; clients cut it into frames of 16 KiB otherwise.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20);
   for (const auto& [name, value] : options.channel_arguments) {
     builder.AddChannelArgument(name, value);
   }
