@@ -214,8 +214,6 @@ def premises(tiny: Tiny, folder: Path, exported: dict[str, Any]) -> list[str]:
     for name, size in exported.get("sizes", {}).items():
         tried = [size, *(sizes.get(name, size) for sizes in tiny.sizes)]
         options += ["--profile", f"{name}={min(tried)}:{size}:{max(tried)}"]
-    if tiny.kind != "vae":
-        options += ["--device-profile", "h200-toy"]  # bytes decide, as at a whole model's sizes
     return options + (["--invariant", *steady] if steady else [])
 
 

@@ -107,7 +107,7 @@ text encoders: exported by `tutti.export`, compiled for 1, 2, 3 and 4 ranks, run
 `make zoo` writes this file and `zoo.json`.
 
 `=`: max |a-b| / max |b| <= 1e-4 in fp32. Transformers are compiled for a denoising loop: what stays the same between steps (all inputs but
-latents and time) is named (`--invariant`); layouts are priced by bytes alone (`--device-profile h200-toy`), as at a whole model's sizes. Attentions: those whose queries and keys change between steps. Exchanges each, and bytes over the arithmetic
+latents and time) is named (`--invariant`). Attentions: those whose queries and keys change between steps. Exchanges each, and bytes over the arithmetic
 minimum: of what plans move for them (`tests/zoo/exchange_minimum.py` has formula and sources). Others: all other exchanges
 of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
 The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention, the least bytes (of exchanging
