@@ -1,7 +1,8 @@
 # C++ protocol libraries, generated from the descriptors inside installed Python packages:
 #   tutti_proto_onnx    onnx.pb.h
 #   tutti_proto_kserve  grpc_service.pb.h, grpc_service.grpc.pb.h, model_config.pb.h, health.*
-# Include them by these plain names.
+#   tutti_proto_otlp    opentelemetry/proto/..., what traces are exported with
+# Include them by these names.
 
 # tutti_protocol(TARGET GROUP MESSAGES name... SERVICES name...)
 # GROUP is an argument of scripts/extract_descriptors.py; SERVICES are MESSAGES with gRPC stubs.
@@ -66,4 +67,9 @@ if(TUTTI_BUILD_SERVER)
   tutti_protocol(tutti_proto_kserve kserve
     MESSAGES model_config grpc_service health
     SERVICES grpc_service health)
+  set(otlp_service opentelemetry/proto/collector/trace/v1/trace_service)
+  tutti_protocol(tutti_proto_otlp otlp
+    MESSAGES opentelemetry/proto/common/v1/common opentelemetry/proto/resource/v1/resource
+             opentelemetry/proto/trace/v1/trace ${otlp_service}
+    SERVICES ${otlp_service})
 endif()

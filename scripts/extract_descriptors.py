@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the protocol descriptors that installed Python packages carry, for protoc.
 
-    extract_descriptors.py onnx|kserve OUTPUT
+    extract_descriptors.py onnx|kserve|otlp OUTPUT
 
 Packages hold their protocols as serialised FileDescriptorProtos; protoc takes a
 FileDescriptorSet (--descriptor_set_in), so no .proto file is copied into this repository.
@@ -31,7 +31,18 @@ def kserve_files():
     ]
 
 
-GROUPS = {"onnx": onnx_files, "kserve": kserve_files}
+def otlp_files():
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+    from opentelemetry.proto.common.v1 import common_pb2
+    from opentelemetry.proto.resource.v1 import resource_pb2
+    from opentelemetry.proto.trace.v1 import trace_pb2
+
+    # Their own names: they import each other by these.
+    modules = (common_pb2, resource_pb2, trace_pb2, trace_service_pb2)
+    return [(module, module.DESCRIPTOR.name) for module in modules]
+
+
+GROUPS = {"onnx": onnx_files, "kserve": kserve_files, "otlp": otlp_files}
 
 
 def describe(module, name):

@@ -11,6 +11,7 @@
 #include "cli/inspect.h"
 #include "cli/run.h"
 #include "cli/serve.h"
+#include "cli/status.h"
 #include "cli/subcommand.h"
 #include "tutti/version.h"
 
@@ -20,7 +21,10 @@ namespace {
 constexpr std::array kSubcommands = {
     tutti::cli::Subcommand{"compile", "Compile an ONNX model into a plan over a mesh of ranks",
                            tutti::cli::add_compile},
-    tutti::cli::Subcommand{"serve", "Serve model repositories over gRPC", tutti::cli::add_serve},
+    tutti::cli::Subcommand{"serve", "Serve model repositories over gRPC and HTTP",
+                           tutti::cli::add_serve},
+    tutti::cli::Subcommand{"status", "Watch a running server: models, ranks, queues, latency",
+                           tutti::cli::add_status},
     tutti::cli::Subcommand{"inspect", "Show what a plan or this build holds",
                            tutti::cli::add_inspect},
     tutti::cli::Subcommand{"run", "Run an ONNX model or a plan once", tutti::cli::add_run},

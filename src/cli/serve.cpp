@@ -45,6 +45,7 @@ struct ServeCommand {
   std::vector<std::string> http_restrictions;
   std::vector<std::string> rate_limit_resources;
   std::string cache;
+  std::vector<std::string> trace_configs;
   int exit_timeout_secs = 30;
 
   std::string port_file;
@@ -118,6 +119,13 @@ Status add_resources(ServeCommand& command) {
   return {};
 }
 
+Status add_traces(ServeCommand& command) {
+  auto options = server::parse_trace_options(command.trace_configs);
+  if (!options.ok()) return options.status().with_context("--trace-config");
+  command.server.service.trace = *std::move(options);
+  return {};
+}
+
 Status add_restrictions(const char* flag, const std::vector<std::string>& values,
                         server::Restrictions* restrictions) {
   for (const std::string& value : values) {
@@ -141,6 +149,7 @@ void set_http_times(ServeCommand* command) {
 int run_serve(ServeCommand& command) {
   Status checked = check_options(command);
   if (checked.ok()) checked = add_resources(command);
+  if (checked.ok()) checked = add_traces(command);
   if (checked.ok()) {
     checked = add_restrictions("--http-restricted-api", command.http_restrictions,
                                &command.server.http_api.restrictions);
@@ -392,6 +401,11 @@ std::function<int()> add_serve(CLI::App& command) {
   add_backend_options(command, &options->backend);
   add_grpc_options(command, *options);
   add_metrics_options(command, *options);
+  command
+      .add_option("--trace-config", options->trace_configs,
+                  "[MODE,]SETTING=VALUE: level, rate, count, mode; triton,file; "
+                  "triton,log-frequency; opentelemetry,url and others; may be repeated")
+      ->allow_extra_args(false);
   add_log_options(command, options->log);
   return [options] { return run_serve(*options); };
 }

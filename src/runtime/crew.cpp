@@ -37,6 +37,8 @@ Result<std::shared_ptr<Crew>> Crew::create(std::shared_ptr<const Plan> plan, Bac
     crew->executors_.push_back(std::move(executor));
   }
   crew->is_running_.assign(static_cast<std::size_t>(ranks), false);
+  crew->runs_.resize(static_cast<std::size_t>(ranks));
+  crew->use_.resize(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     crew->threads_.emplace_back([self = crew, rank] { self->work(rank); });
   }
@@ -54,13 +56,27 @@ void Crew::work(int rank) {
       seen = job_number_;
       job = job_;
     }
-    const Status status = run_rank(rank, *job);
+    RankRun run;
+    const Status status = run_rank(rank, *job, &run);
     job.reset();  // before anybody hears of the end
-    report(rank, status);
+    report(rank, run, status);
   }
 }
 
-Status Crew::run_rank(int rank, const RankJob& job) {
+Status Crew::run_rank(int rank, const RankJob& job, RankRun* run) {
+  const RankProgress& progress = executors_[static_cast<std::size_t>(rank)]->progress();
+  const std::int64_t exchange_before = progress.exchange_ns.load(std::memory_order_relaxed);
+  RankRun timed;
+  timed.started = std::chrono::steady_clock::now();
+  const Status status = run_guarded(rank, job);
+  timed.finished = std::chrono::steady_clock::now();
+  timed.exchange = std::chrono::nanoseconds(progress.exchange_ns.load(std::memory_order_relaxed) -
+                                            exchange_before);
+  if (!job.only_prepares) *run = timed;
+  return status;
+}
+
+Status Crew::run_guarded(int rank, const RankJob& job) {
   try {
     return executors_[static_cast<std::size_t>(rank)]->run(job);
   } catch (const std::bad_alloc&) {
@@ -80,7 +96,7 @@ void Crew::mark_damaged() {
   is_damaged_ = true;
 }
 
-void Crew::report(int rank, const Status& status) {
+void Crew::report(int rank, const RankRun& run, const Status& status) {
   Status reason;
   {
     const std::lock_guard lock(mutex_);
@@ -98,7 +114,11 @@ void Crew::report(int rank, const Status& status) {
   if (!reason.ok()) condemn(reason);
   {
     const std::lock_guard lock(mutex_);
-    is_running_[static_cast<std::size_t>(rank)] = false;
+    const auto index = static_cast<std::size_t>(rank);
+    runs_[index] = run;
+    use_[index].run += run.finished - run.started;
+    use_[index].exchange += run.exchange;
+    is_running_[index] = false;
     --running_;
     if (running_ == 0) job_.reset();  // the request's buffers are nobody's any more
   }
@@ -109,6 +129,7 @@ void Crew::begin_locked(std::shared_ptr<RankJob> job) {
   job_ = std::move(job);
   if (!verdict_.ok()) job_->stop.store(true, std::memory_order_release);  // stopped just before
   is_running_.assign(executors_.size(), true);
+  runs_.assign(executors_.size(), {});
   running_ = size();
 }
 
@@ -144,7 +165,9 @@ Status Crew::run_here(const std::shared_ptr<RankJob>& job, const std::stop_token
   {
     const std::stop_callback stop(
         cancel, [this] { condemn(Status(StatusCode::kCancelled, "the request was cancelled")); });
-    report(0, run_rank(0, *job));
+    RankRun run;
+    const Status status = run_rank(0, *job, &run);
+    report(0, run, status);
   }
   const std::lock_guard lock(mutex_);
   return verdict_;
@@ -246,16 +269,24 @@ std::vector<RankMemory> Crew::memory() const {
   return all;
 }
 
-std::vector<std::int64_t> Crew::sent_bytes() const {
-  std::vector<std::int64_t> all;
+std::vector<RankUse> Crew::use() const {
+  std::vector<RankUse> all;
+  {
+    const std::lock_guard lock(mutex_);
+    all = use_;
+  }
   for (int rank = 0; rank < size(); ++rank) {
-    std::int64_t bytes = 0;
     for (const auto& communicator : communicators_->of_rank(rank)) {
-      if (communicator != nullptr) bytes += communicator->sent_bytes();
+      if (communicator == nullptr) continue;
+      all[static_cast<std::size_t>(rank)].sent_bytes += communicator->sent_bytes();
     }
-    all.push_back(bytes);
   }
   return all;
+}
+
+std::vector<RankRun> Crew::last_run() const {
+  const std::lock_guard lock(mutex_);
+  return runs_;
 }
 
 std::vector<RankProfile> Crew::take_profiles() {

@@ -69,7 +69,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
   void dismiss();
 
   std::vector<RankMemory> memory() const;
-  std::vector<std::int64_t> sent_bytes() const;  // in exchanges, by rank, since the start
+  std::vector<RankUse> use() const;       // by rank, since the start
+  std::vector<RankRun> last_run() const;  // by rank; of a run that goes on as far as it is
   // No run may be going on.
   std::vector<RankProfile> take_profiles();
   std::vector<RankTimeline> take_timelines();
@@ -81,8 +82,9 @@ class Crew : public std::enable_shared_from_this<Crew> {
   bool is_short(const RankJob& job, TimePoint deadline) const;
   Status run_here(const std::shared_ptr<RankJob>& job, const std::stop_token& cancel);
   void begin_locked(std::shared_ptr<RankJob> job);
-  Status run_rank(int rank, const RankJob& job);
-  void report(int rank, const Status& status);
+  Status run_rank(int rank, const RankJob& job, RankRun* run);
+  Status run_guarded(int rank, const RankJob& job);
+  void report(int rank, const RankRun& run, const Status& status);
   void mark_damaged();
   Status late_ranks_locked() const;
 
@@ -99,6 +101,8 @@ class Crew : public std::enable_shared_from_this<Crew> {
   std::uint64_t job_number_ = 0;
   std::vector<bool> is_running_;
   int running_ = 0;
+  std::vector<RankRun> runs_;  // the last
+  std::vector<RankUse> use_;   // without sent_bytes
   Status verdict_;
   bool is_damaged_ = false;
   bool is_dismissed_ = false;

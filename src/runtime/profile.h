@@ -1,6 +1,7 @@
 // Where a rank's time goes, by operator.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,5 +25,20 @@ struct StepTime {
 };
 
 using RankTimeline = std::vector<StepTime>;
+
+// One rank in one run of its group.
+struct RankRun {
+  std::chrono::steady_clock::time_point started;
+  std::chrono::steady_clock::time_point finished;  // the epoch: it has not come back
+  std::chrono::nanoseconds exchange{0};            // of it in exchanges, as RankUse::exchange
+};
+
+// What a rank has done since its group was made or rebuilt.
+struct RankUse {
+  std::chrono::nanoseconds run{0};  // in runs, their waiting for other ranks included
+  // Of it in exchanges. 0 on devices with a queue of their own, where only a profile can tell.
+  std::chrono::nanoseconds exchange{0};
+  std::int64_t sent_bytes = 0;  // to other ranks
+};
 
 }  // namespace tutti

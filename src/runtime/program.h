@@ -20,6 +20,8 @@ namespace tutti {
 struct RankProgress {
   std::atomic<const Node*> node{nullptr};  // the one that runs now; null between runs
   std::atomic<bool> in_exchange{false};    // inside a collective, perhaps waiting for others
+  // In collectives since the start, waiting included; 0 where kernels run after they return.
+  std::atomic<std::int64_t> exchange_ns{0};
 };
 
 // Everything around one run of a program.

@@ -157,6 +157,7 @@ Status RankGroup::launch(const std::shared_ptr<RankJob>& job, const RunOptions& 
   }
   const TimePoint started = std::chrono::steady_clock::now();
   const Status status = crew->run(job, options.deadline, options.cancel);
+  if (options.rank_runs != nullptr) *options.rank_runs = crew->last_run();
   if (status.ok() && options.times != nullptr) {
     *options.times = {started, std::chrono::steady_clock::now()};
   }
@@ -317,7 +318,9 @@ Result<std::shared_ptr<Crew>> RankGroup::rebuild(std::shared_ptr<Crew> crew) {
     if (staged_ != nullptr) staged_->drop_idle();
     prologue_cache_.clear();
   }
-  return Crew::create(plan_, backend_, crew_options_);
+  auto next = Crew::create(plan_, backend_, crew_options_);
+  if (next.ok()) rebuilds_.fetch_add(1, std::memory_order_relaxed);
+  return next;
 }
 
 std::vector<RankMemory> RankGroup::memory() const {
@@ -325,9 +328,15 @@ std::vector<RankMemory> RankGroup::memory() const {
   return crew_ == nullptr ? std::vector<RankMemory>() : crew_->memory();
 }
 
-std::vector<std::int64_t> RankGroup::sent_bytes() const {
+std::vector<RankUse> RankGroup::use() const {
   const std::lock_guard lock(mutex_);
-  return crew_ == nullptr ? std::vector<std::int64_t>() : crew_->sent_bytes();
+  return crew_ == nullptr ? std::vector<RankUse>() : crew_->use();
+}
+
+std::vector<std::int64_t> RankGroup::sent_bytes() const {
+  std::vector<std::int64_t> sent;
+  for (const RankUse& rank : use()) sent.push_back(rank.sent_bytes);
+  return sent;
 }
 
 std::vector<RankProfile> RankGroup::take_profiles() {

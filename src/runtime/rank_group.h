@@ -2,6 +2,8 @@
 // together.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -47,6 +49,8 @@ struct RunOptions {
   MemoryPlaces output_places;  // of what allocate_output gives
   bool is_profiled = false;    // add to the profile
   RunTimes* times = nullptr;   // filled by a run that succeeds
+  // Optional: set when the run is over, well or not, to what each rank did.
+  std::vector<RankRun>* rank_runs = nullptr;
 };
 
 // One request runs at a time; others wait for it. Where devices have memory of their own, the large
@@ -81,8 +85,11 @@ class RankGroup {
   bool is_ready() const { return tutti::is_ready(state()); }
   PrologueStats prologue_stats() const { return prologue_cache_.stats(); }
   std::vector<RankMemory> memory() const;  // by rank; empty while rebuilding
+  std::vector<RankUse> use() const;        // by rank; empty while rebuilding
   // What each rank sent to others in exchanges since its group was made or rebuilt.
   std::vector<std::int64_t> sent_bytes() const;
+  // How often the ranks had to be made anew after a failure.
+  std::int64_t rebuilds() const { return rebuilds_.load(std::memory_order_relaxed); }
   // Times since the last call, by rank; waits for a running request.
   std::vector<RankProfile> take_profiles();
   // The last profiled request step by step, by rank; waits for a running request.
@@ -118,6 +125,7 @@ class RankGroup {
   const PrologueKeys prologue_keys_;
   PrologueCache prologue_cache_;  // used by who runs or rebuilds
   AnswerMemory answer_memory_;
+  std::atomic<std::int64_t> rebuilds_{0};
   std::unique_ptr<StagedMemory> staged_;  // null where tensors are better off on the host
 
   // Lock order: this one before a crew's.

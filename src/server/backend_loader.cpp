@@ -5,6 +5,7 @@
 
 #include "server/config/check_config.h"
 #include "server/config/devices.h"
+#include "server/config/labels.h"
 #include "server/ensemble/graph.h"
 #include "server/ensemble/scheduler.h"
 #include "server/names.h"
@@ -53,6 +54,7 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
       complete_config(file, folder.name, backend.name(), source->facts(), backend.devices());
   TUTTI_RETURN_IF_ERROR(check_config_model(file, config, source->facts()));
   TUTTI_RETURN_IF_ERROR(check_warmup(file, config));
+  TUTTI_ASSIGN_OR_RETURN(OutputLabels labels, read_labels(file, folder.path));
   TUTTI_ASSIGN_OR_RETURN(const auto placements, assign_devices(file, config, source->facts()));
   std::vector<ScheduledInstance> instances;
   for (const Placement& placement : placements) {
@@ -70,6 +72,7 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
                                              std::move(statistics), std::move(scheduler), cache);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
   model->set_load_seconds(took.count());
+  model->set_labels(std::move(labels));
   return model;
 }
 
@@ -121,12 +124,15 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load_ensemble(const ModelFol
   TUTTI_ASSIGN_OR_RETURN(EnsembleGraph graph, make_ensemble_graph(file));
   inference::ModelConfig config = complete_ensemble_config(file, folder.name);
   TUTTI_RETURN_IF_ERROR(check_ensemble_models(file, config, graph, finder));
+  TUTTI_ASSIGN_OR_RETURN(OutputLabels labels, read_labels(file, folder.path));
   auto statistics = std::make_shared<ModelStatistics>();
   auto scheduler =
       std::make_unique<EnsembleScheduler>(std::move(graph), finder, recorder(statistics));
   const CacheSlot cache = cache_slot(config);
-  return std::make_shared<LoadedModel>(folder.name, version, std::move(config),
-                                       std::move(statistics), std::move(scheduler), cache);
+  auto model = std::make_shared<LoadedModel>(folder.name, version, std::move(config),
+                                             std::move(statistics), std::move(scheduler), cache);
+  model->set_labels(std::move(labels));
+  return model;
 }
 
 CacheSlot BackendLoader::cache_slot(const inference::ModelConfig& config) {

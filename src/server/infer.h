@@ -21,6 +21,8 @@
 
 namespace tutti::server {
 
+class ModelTrace;  // trace/trace.h
+
 using TimePoint = std::chrono::steady_clock::time_point;
 
 // A tensor as a model declares it. A size of -1 takes any size.
@@ -64,6 +66,13 @@ struct OutputOptions {
   std::uint32_t class_count = 0;  // above 0: the largest elements as BYTES "value:index"
 };
 
+// One rank in one run of a model. One that has not come back has not finished.
+struct RankTimes {
+  TimePoint started;
+  TimePoint finished;
+  std::chrono::nanoseconds exchange{0};  // of it in exchanges, as far as the device can tell
+};
+
 struct InferRequest {
   std::string model_name;
   std::string model_version;  // "" asks for the newest one that is ready
@@ -83,6 +92,8 @@ struct InferRequest {
   std::stop_token cancel;  // requested when nobody waits for the answer any more
   // Inputs or outputs lie on a device: the host neither joins them with others' nor keeps them.
   bool has_device_tensors = false;
+  std::shared_ptr<ModelTrace> trace = nullptr;   // null: it is not traced
+  std::vector<RankTimes>* rank_times = nullptr;  // optional: for the model to fill, well or not
 };
 
 struct OutputDesc {
@@ -91,6 +102,8 @@ struct OutputDesc {
   Dims shape;
   // Where the service has put the bytes; else they are in the sink.
   std::optional<SharedMemoryRef> shared_memory = std::nullopt;
+  // For OutputSink::complete(): the names of its classes, where the model has some.
+  const std::vector<std::string>* labels = nullptr;
 };
 
 // Where outputs are written: the front end's response buffers, so that nothing is copied twice.

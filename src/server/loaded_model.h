@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/cache/response_cache.h"
+#include "server/config/labels.h"
 #include "server/infer.h"
 #include "server/scheduler/request_scheduler.h"
 #include "server/scheduler/scheduling_options.h"
@@ -43,6 +44,7 @@ class LoadedModel {
   const ModelSignature& signature() const { return signature_; }
   std::int64_t max_batch_size() const { return config_.max_batch_size(); }
   const ModelStatistics& statistics() const { return *statistics_; }
+  bool uses_cache() const { return cache_.cache != nullptr; }
   bool is_ready() const { return scheduler_->is_ready(); }
   std::size_t pending() const { return scheduler_->waiting(); }  // requests in the queue
   std::vector<InstanceStatistics> instance_statistics() const {
@@ -51,6 +53,8 @@ class LoadedModel {
   // How long it took to load, set by who loaded it.
   double load_seconds() const { return load_seconds_; }
   void set_load_seconds(double seconds) { load_seconds_ = seconds; }
+  // Before the first request.
+  void set_labels(OutputLabels labels) { labels_ = std::move(labels); }
 
   // Checks the request and queues it. False, with nothing changed and `done` not called, when the
   // model has been retired: the caller looks the model up again. Otherwise `done` is called once,
@@ -69,11 +73,13 @@ class LoadedModel {
   struct CacheMiss {
     Hash128 key;
     std::chrono::nanoseconds lookup;
-    std::shared_ptr<RecordingSink> sink;
   };
+  void begin_trace(InferRequest& request) const;
+  // The last step of every answer.
+  Status complete(OutputSink& sink, std::vector<OutputDesc>* outputs) const;
   Result<InferResponse> answer_from(const CachedResponse& cached, const InferRequest& request,
                                     OutputSink& sink) const;
-  void keep(const CacheMiss& miss, const InferResult& result);
+  void keep(const CacheMiss& miss, const RecordingSink& written, const InferResult& result);
 
   std::string name_;
   std::int64_t version_;
@@ -82,6 +88,7 @@ class LoadedModel {
   const SchedulingOptions scheduling_;  // what the configuration says of queues and batches
   const std::shared_ptr<ModelStatistics> statistics_;
   double load_seconds_ = 0;
+  OutputLabels labels_;
   const CacheSlot cache_;
   const std::unique_ptr<RequestScheduler> scheduler_;
 };

@@ -151,7 +151,9 @@ Status PlacedOutputs::classify(std::size_t position, bool is_batched, OutputDesc
   for (std::int64_t b = 0; b < batch; ++b) {
     const auto scores = std::span<const std::byte>(output.scores)
                             .subspan(static_cast<std::size_t>(b) * stride, stride);
-    auto classes = top_classes(scores, desc->dtype, output.options.class_count);
+    const auto labels = desc->labels == nullptr ? std::span<const std::string>()
+                                                : std::span<const std::string>(*desc->labels);
+    auto classes = top_classes(scores, desc->dtype, output.options.class_count, labels);
     if (!classes.ok()) return classes.status().with_context(output_label(desc->name));
     each = classes->size();
     std::move(classes->begin(), classes->end(), std::back_inserter(texts));

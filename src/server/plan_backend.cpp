@@ -115,10 +115,13 @@ InstanceStatistics PlanModel::statistics() const {
         static_cast<std::int64_t>(memory.arena_bytes + memory.prologue_bytes + memory.weight_bytes);
     statistics.ranks.push_back(rank);
   }
-  const auto sent = instance_->group().sent_bytes();
-  for (std::size_t i = 0; i < sent.size() && i < statistics.ranks.size(); ++i) {
-    statistics.ranks[i].sent_bytes = sent[i];
+  const std::vector<RankUse> use = instance_->group().use();
+  for (std::size_t i = 0; i < use.size() && i < statistics.ranks.size(); ++i) {
+    statistics.ranks[i].sent_bytes = use[i].sent_bytes;
+    statistics.ranks[i].run = use[i].run;
+    statistics.ranks[i].exchange = use[i].exchange;
   }
+  statistics.rebuilds = instance_->group().rebuilds();
   return statistics;
 }
 
@@ -148,7 +151,16 @@ Result<InferResult> PlanModel::infer(const InferRequest& request,
   };
   RunTimes times;
   options.times = &times;
-  TUTTI_RETURN_IF_ERROR(instance_->infer(inputs, options));
+  std::vector<RankRun> runs;
+  if (request.rank_times != nullptr) options.rank_runs = &runs;
+  const auto outputs = instance_->infer(inputs, options);
+  if (request.rank_times != nullptr) {
+    request.rank_times->clear();
+    for (const RankRun& run : runs) {
+      request.rank_times->push_back({run.started, run.finished, run.exchange});
+    }
+  }
+  TUTTI_RETURN_IF_ERROR(outputs.status());
   result.inputs_ready = times.started;
   result.outputs_started = times.finished;
   if (concurrency() > 1) result.started = times.started;

@@ -2,6 +2,7 @@
 // pipeline.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -23,11 +24,20 @@ struct InferResult {
 struct RankStatistics {
   std::int64_t memory_bytes = 0;  // of its device
   std::int64_t sent_bytes = 0;    // to other ranks, in exchanges
+  // Since its group was made or rebuilt: in runs, and of it in exchanges (0 where only a profile of
+  // the device can tell).
+  std::chrono::nanoseconds run{0};
+  std::chrono::nanoseconds exchange{0};
 };
 
 struct InstanceStatistics {
+  std::int64_t rebuilds = 0;  // of its ranks, after failures
   std::vector<RankStatistics> ranks;
 };
+
+// 1 - mean / largest of the ranks' time outside exchanges: 0 when all do the same, towards 1 when
+// one does all. Nothing for one rank, before the first run, and where exchanges cannot be told.
+std::optional<double> rank_imbalance(const InstanceStatistics& instance);
 
 // One instance of one model version.
 class ServableModel {

@@ -16,7 +16,8 @@ InferenceService::InferenceService(std::shared_ptr<ModelRepository> repository,
     : repository_(std::move(repository)),
       options_(options),
       log_(std::move(log)),
-      shared_memory_(options.allows_client_shared_memory, options.gpu) {}
+      shared_memory_(options.allows_client_shared_memory, options.gpu),
+      traces_(options.trace, log_) {}
 
 bool InferenceService::is_ready() const {
   if (is_stopping_) return false;
@@ -32,10 +33,16 @@ Result<bool> InferenceService::is_model_ready(const std::string& name,
 
 ServerMetadata InferenceService::server_metadata() const {
   ServerMetadata metadata{"tutti", TUTTI_VERSION, {}};
-  metadata.extensions = {
-      "classification",      "model_repository",     "model_repository(unload_dependents)",
-      "model_configuration", "system_shared_memory", "binary_tensor_data",
-      "parameters",          "statistics",           "logging"};
+  metadata.extensions = {"classification",
+                         "model_repository",
+                         "model_repository(unload_dependents)",
+                         "model_configuration",
+                         "system_shared_memory",
+                         "binary_tensor_data",
+                         "parameters",
+                         "statistics",
+                         "trace",
+                         "logging"};
   if (options_.gpu != nullptr) metadata.extensions.emplace_back("cuda_shared_memory");
   return metadata;
 }
@@ -66,7 +73,7 @@ Result<std::vector<ModelStatisticsEntry>> InferenceService::statistics(
   for (const auto& model : models) {
     entries.push_back({model->name(), std::to_string(model->version()),
                        model->statistics().snapshot(), model->pending(), model->load_seconds(),
-                       model->is_ready(), model->instance_statistics()});
+                       model->is_ready(), model->uses_cache(), model->instance_statistics()});
   }
   return entries;
 }
@@ -110,6 +117,17 @@ Result<ParameterMap> InferenceService::update_log(const ParameterMap& changes) {
   TUTTI_RETURN_IF_ERROR(apply_log_changes(changes, &settings));
   if (!changes.empty()) TUTTI_RETURN_IF_ERROR(change_log(log_, settings));
   return log_parameters(settings);
+}
+
+Result<TraceChanges> InferenceService::update_trace(const std::string& model,
+                                                    const TraceChanges& changes) {
+  if (!model.empty()) {
+    TUTTI_ASSIGN_OR_RETURN(const bool is_ready, is_model_ready(model, ""));
+    if (!is_ready) {
+      return invalid_argument("Request for unknown model : '", printable(model), "'");
+    }
+  }
+  return traces_.update(model, changes);
 }
 
 void InferenceService::infer(InferRequest request, std::shared_ptr<OutputSink> sink,

@@ -19,6 +19,7 @@
 #include "server/shared_memory/registry.h"
 #include "server/statistics.h"
 #include "server/task_thread.h"
+#include "server/trace/manager.h"
 
 namespace tutti::server {
 
@@ -26,6 +27,7 @@ struct ServiceOptions {
   bool is_readiness_strict = true;  // ready only while every wanted model is
   bool allows_client_shared_memory = false;
   Backend* gpu = nullptr;  // with memory that clients may share; outlives the service
+  TraceOptions trace;
 };
 
 struct ServerMetadata {
@@ -48,6 +50,7 @@ struct ModelStatisticsEntry {
   std::size_t pending = 0;  // wait in the queue
   double load_seconds = 0;
   bool is_ready = false;
+  bool uses_cache = false;  // response_cache, on a server that has one
   std::vector<InstanceStatistics> instances;
 };
 
@@ -87,6 +90,12 @@ class InferenceService {
   // or of the wrong kind.
   Result<ParameterMap> update_log(const ParameterMap& changes);
 
+  TraceManager& traces() { return traces_; }
+  const TraceManager& traces() const { return traces_; }
+  // The settings of one model or, with "", of all; changed before by what `changes` names.
+  // INVALID_ARGUMENT for a model that is not ready, else as TraceManager::update.
+  Result<TraceChanges> update_trace(const std::string& model, const TraceChanges& changes);
+
   // Checks, queues and runs. `done` is called once, possibly before this returns.
   void infer(InferRequest request, std::shared_ptr<OutputSink> sink, InferDone done);
 
@@ -107,6 +116,7 @@ class InferenceService {
   const ServiceOptions options_;
   const Log log_;
   SharedMemoryRegistry shared_memory_;
+  TraceManager traces_;
   std::atomic<bool> is_stopping_{false};
   std::stop_source stop_;
   TaskThread control_;  // last: its tasks use the others

@@ -1,5 +1,9 @@
 #include "server/statistics.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 namespace tutti::server {
 namespace {
 
@@ -21,6 +25,27 @@ std::string_view failure_reason_name(FailureReason reason) {
   return "OTHER";
 }
 
+// Bounds are 2^(i / 4) us.
+double DurationHistogram::bound_us(std::size_t i) { return std::exp2(static_cast<double>(i) / 4); }
+
+void DurationHistogram::add(std::chrono::nanoseconds duration) {
+  const double us = static_cast<double>(duration.count()) / 1000;
+  const double position = us <= 1 ? 0 : std::ceil(std::log2(us) * 4);
+  const auto bucket = std::min(static_cast<std::size_t>(position), kBuckets - 1);
+  ++counts_[bucket];
+}
+
+double DurationHistogram::quantile_us(double share) const {
+  const std::uint64_t all = std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
+  const double wanted = share * static_cast<double>(all);
+  std::uint64_t seen = 0;
+  for (std::size_t i = 0; i < kBuckets; ++i) {
+    seen += counts_[i];
+    if (seen > 0 && static_cast<double>(seen) >= wanted) return bound_us(i);
+  }
+  return 0;
+}
+
 void DurationStatistic::add(std::chrono::nanoseconds duration) {
   ++count;
   // A clock that steps back must not turn a sum of durations into a huge number.
@@ -31,6 +56,7 @@ void ModelStatistics::record_success(std::int64_t batch_size, const RequestTimes
                                      std::uint64_t wall_ms) {
   const std::lock_guard lock(mutex_);
   totals_.success.add(times.finished - times.arrived);
+  totals_.latency.add(times.finished - times.arrived);
   totals_.queue.add(times.started - times.queued);
   add_phases(totals_.phases, times);
   totals_.inference_count += static_cast<std::uint64_t>(batch_size);
@@ -47,6 +73,7 @@ void ModelStatistics::record_cache_hit(std::chrono::nanoseconds request,
                                        std::chrono::nanoseconds lookup, std::uint64_t wall_ms) {
   const std::lock_guard lock(mutex_);
   totals_.success.add(request);
+  totals_.latency.add(request);
   totals_.cache_hit.add(lookup);
   totals_.last_inference_ms = wall_ms;
 }

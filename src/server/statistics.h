@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -26,6 +27,22 @@ struct PhaseStatistics {
   bool operator==(const PhaseStatistics&) const = default;
 };
 
+// How many durations fell between which bounds: four bounds an octave, from a microsecond to 18
+// hours, so that a quantile is right within a fifth.
+class DurationHistogram {
+ public:
+  static constexpr std::size_t kBuckets = 144;
+  void add(std::chrono::nanoseconds duration);
+  // Bucket i holds what is above bound(i - 1) and not above bound(i); the last what is larger too.
+  static double bound_us(std::size_t i);
+  const std::array<std::uint64_t, kBuckets>& counts() const { return counts_; }
+  // The upper bound of the bucket in which that share of all durations ends; 0 without any.
+  double quantile_us(double share) const;
+
+ private:
+  std::array<std::uint64_t, kBuckets> counts_{};
+};
+
 // Triton's words for why a request failed.
 enum class FailureReason {
   kRejected,  // never ran: full queue, deadline passed in the queue
@@ -38,6 +55,7 @@ inline constexpr std::array kFailureReasons = {FailureReason::kRejected, Failure
 std::string_view failure_reason_name(FailureReason reason);  // "REJECTED"
 
 struct StatisticsSnapshot {
+  DurationHistogram latency;  // of what `success` counts
   DurationStatistic success;  // arrival to answer of the requests that succeeded
   DurationStatistic fail;     // the same of all others, whatever the reason
   DurationStatistic queue;    // of successful requests, as are the phases

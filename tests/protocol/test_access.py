@@ -205,10 +205,3 @@ def test_headers_become_parameters(repository, start):
     assert (
         ask(server.http_url, "POST", "/v2/models/affine/infer", INFER, {"other": "7"}).status == 200
     )
-
-
-def test_reflection_lists_the_services(served):
-    reflection = pytest.importorskip("grpc_reflection.v1alpha.proto_reflection_descriptor_database")
-    with grpc.insecure_channel(served.url) as channel:
-        services = reflection.ProtoReflectionDescriptorDatabase(channel).get_services()
-    assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= set(services)

@@ -241,6 +241,25 @@ def streams(client):
         np.testing.assert_array_equal(result.as_numpy("y"), Y)
 
 
+def trace_settings(client):
+    def settings(answer):
+        if isinstance(answer, dict):
+            return answer
+        return {name: list(value.value) for name, value in answer.settings.items()}
+
+    def first(value):
+        return value[0] if isinstance(value, list) else value
+
+    before = settings(client.call("get_trace_settings"))
+    assert (first(before["trace_level"]), first(before["trace_rate"])) == ("OFF", "1000")
+    changed = settings(client.call("update_trace_settings", "affine", {"trace_rate": "3"}))
+    assert first(changed["trace_rate"]) == "3"
+    assert settings(client.call("get_trace_settings", "affine")) == changed
+    assert settings(client.call("get_trace_settings")) == before
+    client.call("update_trace_settings", "affine", {"trace_rate": None})
+    assert settings(client.call("get_trace_settings", "affine")) == before
+
+
 def bodies(client):
     body, length = client.module.InferenceServerClient.generate_request_body([client.input()])
     assert length and len(body) == length + X.nbytes
@@ -330,10 +349,10 @@ CASES = [
     (bodies, ("generate_request_body", "parse_response_body"), WORKS, ""),
     (plugins, ("register_plugin", "unregister_plugin", "plugin"), WORKS, ""),
     (
-        refused(("get_trace_settings",), ("update_trace_settings", None, {"trace_level": "OFF"})),
+        trace_settings,
         ("get_trace_settings", "update_trace_settings"),
-        "unimplemented",
-        "refused as UNIMPLEMENTED (501)",
+        WORKS,
+        "of all models and of one; all but trace_file, which Triton refuses too",
     ),
     (
         cuda_shared_memory,

@@ -90,10 +90,66 @@ def test_ranks(served):
         assert value(samples, "tutti_rank_exchange_sent_bytes", **labels) > 0
 
 
+def test_times_of_ranks(repository, start):
+    repository.add("attention_cp3")
+    repository.add("affine")
+    server = start(repository.path)
+    x = np.zeros((1, 48, 48), np.float32)
+    for _ in range(3):
+        server.client.infer("attention_cp3", [tensor("x", x, "FP32")])
+    infer_affine(server.client)
+    samples = scrape(server)
+    instance = {"model": "attention_cp3", "version": "1", "instance": "0"}
+    busy = []
+    for rank in ("0", "1", "2"):
+        run = value(samples, "tutti_rank_run_duration_us", rank=rank, **instance)
+        exchange = value(samples, "tutti_rank_exchange_duration_us", rank=rank, **instance)
+        assert 0 < exchange < run
+        busy.append(run - exchange)
+    # A rank's time is inside that of the requests.
+    infer = "nv_inference_compute_infer_duration_us"
+    total = value(samples, infer, model="attention_cp3", version="1")
+    assert value(samples, "tutti_rank_run_duration_us", rank="0", **instance) <= total
+    imbalance = value(samples, "tutti_instance_imbalance", **instance)
+    assert imbalance == pytest.approx(1 - sum(busy) / 3 / max(busy), abs=1e-6)
+    assert value(samples, "tutti_instance_rebuilds", **instance) == 0
+    # One rank has nobody to differ from.
+    alone = tuple(sorted({**AFFINE, "instance": "0"}.items()))
+    assert ("tutti_instance_imbalance", alone) not in samples
+
+
+def test_the_response_cache(repository, start):
+    repository.add("affine", config=False)
+    (repository.path / "affine" / "config.pbtxt").write_text("response_cache { enable: true }")
+    repository.add("add_sub")
+    server = start(repository.path, options=("--cache-config", "local,size=1000000"))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    for i in range(5):
+        infer_affine(server.client, x=x + (i == 4))
+    samples = scrape(server)
+    stats = server.client.get_inference_statistics("affine").model_stats[0]
+    for name, expected, duration in (
+        ("hit", 3, stats.inference_stats.cache_hit),
+        ("miss", 2, stats.inference_stats.cache_miss),
+    ):
+        plural = {"hit": "hits", "miss": "misses"}[name]
+        assert duration.count == expected
+        assert value(samples, f"nv_cache_num_{plural}_per_model", **AFFINE) == expected
+        us = value(samples, f"nv_cache_{name}_duration_per_model", **AFFINE)
+        assert us == pytest.approx(duration.ns / 1000)
+    assert stats.inference_stats.success.count == 5
+    assert (stats.inference_count, stats.execution_count) == (2, 2)
+    # Models without the cache have no such metrics.
+    other = (("model", "add_sub"), ("version", "1"))
+    assert ("nv_cache_num_hits_per_model", other) not in samples
+
+
 def test_paths_of_the_metrics_port(served):
     assert ask(served.metrics_url, "GET", "/metrics/").status == 404
-    assert ask(served.metrics_url, "GET", "/").status == 404
-    assert ask(served.metrics_url, "POST", "/metrics").status == 405
+    assert ask(served.metrics_url, "GET", "/status").status == 404
+    for path in ("/metrics", "/status.json", "/"):
+        assert ask(served.metrics_url, "POST", path).status == 405
+        assert ask(served.metrics_url, "GET", path).status == 200
     # Nothing else is there: restricted calls cannot be had here.
     assert ask(served.metrics_url, "GET", "/v2").status == 404
 

@@ -1,6 +1,11 @@
 import grpc
 import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
 from serving import RANKS
 from tritonclient.utils import InferenceServerException
 
@@ -20,6 +25,7 @@ def test_server(client):
         "binary_tensor_data",
         "parameters",
         "statistics",
+        "trace",
         "logging",
     }
 
@@ -81,3 +87,49 @@ def test_health_service(served):
         with pytest.raises(grpc.RpcError) as error:
             health.Check(health_pb2.HealthCheckRequest(service="nope"))
         assert error.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_health_is_watched(repository, start):
+    """What a load balancer holds open: a message at once, and one for each change."""
+    repository.add("affine")
+    options = ("--model-control-mode", "explicit", "--load-model", "affine")
+    server = start(repository.path, options=options)
+    states = health_pb2.HealthCheckResponse
+    with grpc.insecure_channel(server.url) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        watch = health.Watch(health_pb2.HealthCheckRequest())
+        unknown = health.Watch(health_pb2.HealthCheckRequest(service="nope"))
+        assert next(watch).status == states.SERVING
+        assert next(unknown).status == states.SERVICE_UNKNOWN
+        # A model that was asked for and does not load, until nobody asks for it.
+        (repository.path / "broken" / "1").mkdir(parents=True)
+        (repository.path / "broken" / "1" / "model.plan").write_text("no plan")
+        with pytest.raises(InferenceServerException):
+            server.client.load_model("broken")
+        assert next(watch).status == states.NOT_SERVING
+        server.client.unload_model("broken")
+        assert next(watch).status == states.SERVING
+        unknown.cancel()
+        assert server.stop() == 0, "an open watch does not hold up the stop"
+        assert [state.status for state in watch] == [states.NOT_SERVING]
+
+
+def test_reflection_describes_the_services(served):
+    """As grpcurl and others do: names, then messages, without our .proto files."""
+    with grpc.insecure_channel(served.url) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        names = set(database.get_services())
+        assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= names
+        pool = DescriptorPool(database)
+        service = pool.FindServiceByName("inference.GRPCInferenceService")
+        assert len(service.methods) == 20
+        request = service.FindMethodByName("ServerMetadata").input_type
+        assert request.full_name == "inference.ServerMetadataRequest"
+        # Enough to make a call.
+        answer = GetMessageClass(service.FindMethodByName("ServerMetadata").output_type)
+        call = channel.unary_unary(
+            "/inference.GRPCInferenceService/ServerMetadata",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+        assert call(GetMessageClass(request)()).name == "tutti"

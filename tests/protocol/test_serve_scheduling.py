@@ -1,11 +1,13 @@
 """Queues, priorities, batches and what instances share, as clients see them."""
 
+import re
 import threading
 
 import numpy as np
 import pytest
 import tiny_models
 import tritonclient.grpc as triton
+from raw_http import ask
 from serving import Answers, infer_affine, tensor
 
 LONG_ROWS = 20000  # of the deep model: others queue up behind it
@@ -25,6 +27,13 @@ def short_request(count=1, first=1.0):
 
 def right(count, first=1.0):
     return rows_of(count, first) * np.float32(tiny_models.DEEP_SCALE)
+
+
+def pending(server):
+    """The gauge of waiting requests."""
+    text = ask(server.metrics_url, "GET", "/metrics").body.decode()
+    (found,) = re.findall(r'nv_inference_pending_request_count\{model="deep".*\} (\S+)', text)
+    return float(found)
 
 
 @pytest.fixture
@@ -86,9 +95,11 @@ def test_full_queue_is_unavailable_and_takes_requests_again(serve_deep):
     for name in refused:
         assert answers.status(name) == "StatusCode.UNAVAILABLE"
         assert "Exceeds maximum queue size" in answers.message(name)
+    assert pending(server) == 0
     for _ in range(3):
         server.client.infer("deep", short_request())
     assert server.client.is_server_ready()
+    assert pending(server) == 0
 
 
 def test_urgent_requests_pass_others(serve_deep):

@@ -37,6 +37,35 @@ def test_every_request_is_answered(stream):
     assert not expected
 
 
+def test_the_one_answer_is_the_final_one(stream):
+    """No plan is decoupled: who asks for an empty last response gets the one there is."""
+    client, answers = stream
+    x = np.ones((1, 4), np.float32)
+    for wants_empty in (True, False):
+        client.async_stream_infer(
+            "affine",
+            [tensor("x", x, "FP32")],
+            request_id="r",
+            enable_empty_final_response=wants_empty,
+        )
+        result, error = answers.get(timeout=60)
+        assert error is None
+        assert result.get_response().parameters["triton_final_response"].bool_param
+        np.testing.assert_array_equal(result.as_numpy("y"), 2 * x + 1)
+    client.is_server_live()
+    assert answers.empty(), "one answer a request"
+
+
+def test_decoupled_models_are_refused_by_name(repository, start):
+    repository.add("affine", config=False)
+    config = repository.path / "affine" / "config.pbtxt"
+    config.write_text("model_transaction_policy { decoupled: true }")
+    with pytest.raises(RuntimeError, match="model_transaction_policy.decoupled"):
+        start(repository.path)
+    config.write_text("model_transaction_policy { decoupled: false }")
+    assert_well(start(repository.path).client)
+
+
 def test_a_bad_request_leaves_the_stream_open(stream):
     client, answers = stream
     good = tensor("x", np.zeros((1, 4), np.float32), "FP32")

@@ -29,6 +29,7 @@ class RecordingSink final : public OutputSink {
     return next_->complete(is_batched, outputs);
   }
 
+  std::span<const std::byte> data(std::size_t position) const { return places_[position]; }
   // A copy of what was written, which must be all of it.
   std::shared_ptr<const CachedResponse> copy(const std::vector<OutputDesc>& outputs) const {
     auto response = std::make_shared<CachedResponse>();

@@ -60,8 +60,6 @@ constexpr FieldRule<ModelOutput> kOutputRules[] = {
     {"is_shape_tensor", [](const ModelOutput& o) { return o.is_shape_tensor(); }, Effect::kRefused},
     {"is_non_linear_format_io", [](const ModelOutput& o) { return o.is_non_linear_format_io(); },
      Effect::kRefused},
-    {"label_filename", [](const ModelOutput& o) { return !o.label_filename().empty(); },
-     Effect::kIgnored},
 };
 
 constexpr FieldRule<ModelInstanceGroup> kGroupRules[] = {

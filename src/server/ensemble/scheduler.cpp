@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/submit.h"
+#include "server/trace/trace.h"
 
 namespace tutti::server {
 namespace {
@@ -106,6 +107,7 @@ class EnsembleScheduler::Run : public std::enable_shared_from_this<Run> {
     request.priority = pending_->request.priority;
     request.deadline = pending_->request.deadline;
     request.cancel = cancel_.get_token();
+    if (pending_->request.trace) request.trace = pending_->request.trace->child();
     auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
     {
       const std::lock_guard lock(mutex_);

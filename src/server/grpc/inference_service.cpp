@@ -8,6 +8,7 @@
 #include "server/grpc/infer_call.h"
 #include "server/grpc/status.h"
 #include "server/grpc/stream_call.h"
+#include "server/grpc/trace_context.h"
 #include "server/messages.h"
 #include "server/names.h"
 
@@ -122,14 +123,31 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelInfer(Context* context
   if (Reactor* refused = refuse_restricted(context, CallGroup::kInference)) return refused;
   // The request and the response are those of our allocator.
   auto* messages = static_cast<InferMessages*>(context->GetRpcAllocatorState());
-  return InferCall::start(service_, messages->shared_from_this());
+  return InferCall::start(service_, *context, messages->shared_from_this());
 }
 
 grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
 GrpcInferenceService::ModelStreamInfer(Context* context) {
   const Status status = check_access(*context, restrictions_, CallGroup::kInference);
   if (!status.ok()) return new RefusedStream(status);
-  return StreamCall::start(service_);
+  return StreamCall::start(service_, trace_context(*context));
+}
+
+GrpcInferenceService::Reactor* GrpcInferenceService::TraceSetting(
+    Context* context, const inference::TraceSettingRequest* request,
+    inference::TraceSettingResponse* response) {
+  if (Reactor* refused = refuse_restricted(context, CallGroup::kTrace)) return refused;
+  TraceChanges changes;
+  for (const auto& [name, setting] : request->settings()) {
+    changes[name].assign(setting.value().begin(), setting.value().end());
+  }
+  const auto settings = service_.update_trace(request->model_name(), changes);
+  if (!settings.ok()) return finish(context, settings.status());
+  for (const auto& [name, values] : *settings) {
+    auto& setting = (*response->mutable_settings())[name];
+    for (const std::string& value : values) setting.add_value(value);
+  }
+  return finish(context, Status());
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::LogSettings(

@@ -4,6 +4,7 @@
 
 #include "server/grpc/codec.h"
 #include "server/grpc/status.h"
+#include "server/grpc/trace_context.h"
 
 namespace tutti::server {
 namespace {
@@ -51,15 +52,15 @@ void StreamCall::go_on(Change change) {
     is_over = !has_more_requests_;
   }
   // Outside the lock. After Finish() nothing of this may be touched.
-  if (next) StartWrite(next.get());
+  if (next.message) StartWrite(next.message.get());
   if (reads) read();
   if (finishes) {
     Finish(is_over ? grpc::Status::OK : to_grpc(unavailable("the server is stopping")));
   }
 }
 
-StreamCall* StreamCall::start(InferenceService& service) {
-  auto* call = new StreamCall(service);
+StreamCall* StreamCall::start(InferenceService& service, std::optional<TraceContext> parent) {
+  auto* call = new StreamCall(service, std::move(parent));
   call->read();
   // Not before: it may be called at once. An open stream must not hold up a server that stops.
   call->on_stop_.emplace(service.stopping(),
@@ -88,26 +89,36 @@ void StreamCall::OnReadDone(bool ok) {
 void StreamCall::infer(const Request& message) {
   const TimePoint arrived = std::chrono::steady_clock::now();
   const std::string id = message->id();
+  const auto trace = sample_trace(service_.traces(), parent_, message->model_name(), arrived);
   Result<InferRequest> request = decode_request(*message, message);
   if (!request.ok()) {
     service_.note_refused(message->model_name(), message->model_version(), arrived);
-    return answer(error_answer(id, request.status()));
+    return answer(error_answer(id, request.status()), trace, request.status());
   }
   request->cancel = cancel_.get_token();
+  if (trace) request->trace = trace->start_model();
   auto response = std::make_shared<inference::ModelStreamInferResponse>();
   const std::shared_ptr<inference::ModelInferResponse> body(response,
                                                             response->mutable_infer_response());
   service_.infer(*std::move(request), std::make_shared<ResponseSink>(body),
-                 [this, id, response, body](Result<InferResponse> result) {
-                   if (!result.ok()) return answer(error_answer(id, result.status()));
+                 [this, id, response, body, trace](Result<InferResponse> result) {
+                   if (!result.ok()) {
+                     return answer(error_answer(id, result.status()), trace, result.status());
+                   }
                    // One response a request: each is its request's last.
                    result->parameters["triton_final_response"] = true;
                    encode_response(*result, body.get());
-                   answer(response);
+                   answer(response, trace, Status());
                  });
 }
 
-void StreamCall::answer(Response response) {
+void StreamCall::answer(std::shared_ptr<inference::ModelStreamInferResponse> message,
+                        const std::shared_ptr<RequestTrace>& trace, const Status& status) {
+  Response response{std::move(message), nullptr};
+  if (trace) {
+    trace->answered(status);
+    response.sending = std::make_shared<TracedSending>(trace, "GRPC_SEND_START", "GRPC_SEND_END");
+  }
   go_on([&] {
     if (is_broken_) {
       --in_flight_;

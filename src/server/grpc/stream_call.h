@@ -12,6 +12,7 @@
 #include <stop_token>
 
 #include "server/service.h"
+#include "server/trace/trace.h"
 
 namespace tutti::server {
 
@@ -20,7 +21,7 @@ namespace tutti::server {
 class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferRequest,
                                                         inference::ModelStreamInferResponse> {
  public:
-  static StreamCall* start(InferenceService& service);
+  static StreamCall* start(InferenceService& service, std::optional<TraceContext> parent);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -29,19 +30,26 @@ class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferReq
 
  private:
   using Request = std::shared_ptr<inference::ModelInferRequest>;
-  using Response = std::shared_ptr<inference::ModelStreamInferResponse>;
+  // The trace, where there is one, as long as the answer is on its way.
+  struct Response {
+    std::shared_ptr<inference::ModelStreamInferResponse> message;
+    std::shared_ptr<TracedSending> sending;
+  };
 
-  explicit StreamCall(InferenceService& service) : service_(service) {}
+  StreamCall(InferenceService& service, std::optional<TraceContext> parent)
+      : service_(service), parent_(std::move(parent)) {}
   ~StreamCall() override = default;
 
   void read();
   void infer(const Request& message);
-  void answer(Response response);
+  void answer(std::shared_ptr<inference::ModelStreamInferResponse> message,
+              const std::shared_ptr<RequestTrace>& trace, const Status& status);
   // Makes a change under the mutex, then writes, reads or finishes, whatever is due.
   template <class Change>
   void go_on(Change change);
 
   InferenceService& service_;
+  const std::optional<TraceContext> parent_;  // of all its requests
   std::stop_source cancel_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
   Request reading_;

@@ -115,6 +115,7 @@ HttpResponse KServeHttp::answer(HttpCall call, const HttpRequest& request,
     }
     case HttpCall::kRepositoryIndex: return repository_index(request, names);
     case HttpCall::kLogging: return logging(request);
+    case HttpCall::kTraceSetting: return trace_setting(request, names);
     case HttpCall::kSystemStatus:
     case HttpCall::kSystemRegister:
     case HttpCall::kSystemUnregister: return system_memory(call, request, names);

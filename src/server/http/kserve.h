@@ -44,6 +44,7 @@ class KServeHttp {
   void load(const ExchangePtr& exchange, const PathNames& names) const;
   void unload(const ExchangePtr& exchange, const PathNames& names) const;
   HttpResponse logging(const HttpRequest& request) const;
+  HttpResponse trace_setting(const HttpRequest& request, const PathNames& names) const;
   HttpResponse system_memory(HttpCall call, const HttpRequest& request,
                              const PathNames& names) const;
   HttpResponse cuda_memory(HttpCall call, const HttpRequest& request, const PathNames& names) const;
@@ -53,6 +54,8 @@ class KServeHttp {
   void infer(const ExchangePtr& exchange, const PathNames& names) const;
   void generate(const ExchangePtr& exchange, const PathNames& names, bool is_stream) const;
   Result<HttpInfer> decode(const HttpRequest& request, const PathNames& names) const;
+  std::shared_ptr<RequestTrace> sample_trace(const HttpRequest& request,
+                                             const PathNames& names) const;
   void forward_headers(const HttpRequest& http, InferRequest* request) const;
 
   InferenceService& service_;

@@ -40,6 +40,21 @@ Result<ParameterMap> read_body_parameters(const HttpRequest& request) {
   return parameters;
 }
 
+// A text, texts, or null for none.
+Result<std::vector<std::string>> read_trace_values(JsonReader& reader) {
+  std::vector<std::string> values;
+  const auto read_one = [&]() -> Status {
+    TUTTI_ASSIGN_OR_RETURN(std::string value, reader.read_string());
+    values.push_back(std::move(value));
+    return Status();
+  };
+  TUTTI_ASSIGN_OR_RETURN(const auto kind, reader.peek());
+  TUTTI_RETURN_IF_ERROR(kind == JsonReader::Kind::kNull    ? reader.read_null()
+                        : kind == JsonReader::Kind::kArray ? reader.read_array(read_one)
+                                                           : read_one());
+  return values;
+}
+
 Result<std::uint64_t> read_count(JsonReader& reader, const std::string& name) {
   TUTTI_ASSIGN_OR_RETURN(const JsonNumber number, reader.read_number());
   if (const auto* large = std::get_if<std::uint64_t>(&number)) return *large;
@@ -107,6 +122,33 @@ HttpResponse KServeHttp::logging(const HttpRequest& request) const {
   response.text = "{";
   append_parameters_json(*settings, &response.text);
   response.text += "}";
+  return response;
+}
+
+HttpResponse KServeHttp::trace_setting(const HttpRequest& request, const PathNames& names) const {
+  TraceChanges changes;
+  if (request.method == "POST") {
+    const Status status =
+        read_body(request, [&](JsonReader& reader, const std::string& name) -> Status {
+          TUTTI_ASSIGN_OR_RETURN(changes[name], read_trace_values(reader));
+          return Status();
+        });
+    if (!status.ok()) return error_response(status);
+  }
+  const auto settings = service_.update_trace(names.model, changes);
+  if (!settings.ok()) return error_response(settings.status());
+  Json json = Json::object();
+  for (const auto& [name, values] : *settings) {
+    // Levels and resources may be several, all others are one text.
+    const bool is_list = name == "trace_level" || name == "resource";
+    if (is_list) {
+      json[name] = values;
+    } else {
+      json[name] = values.front();
+    }
+  }
+  HttpResponse response;
+  response.text = json_text(json);
   return response;
 }
 

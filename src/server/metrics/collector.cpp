@@ -3,9 +3,13 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "server/metrics/status.h"
 
 namespace tutti::server {
 namespace {
@@ -50,6 +54,8 @@ Labels with(Labels labels, std::string name, std::string value) {
   labels.push_back({std::move(name), std::move(value)});
   return labels;
 }
+
+double micros(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1000; }
 
 double micros(const DurationStatistic& duration) { return static_cast<double>(duration.ns) / 1000; }
 
@@ -98,6 +104,33 @@ constexpr ModelMetric kModelMetrics[] = {
      [](const ModelStatisticsEntry& e) { return e.is_ready ? 1.0 : 0.0; }},
 };
 
+constexpr ModelMetric kCacheMetrics[] = {
+    {"nv_cache_num_hits_per_model", "Number of cache hits per model", MetricType::Counter,
+     [](const ModelStatisticsEntry& e) {
+       return static_cast<double>(e.statistics.cache_hit.count);
+     }},
+    {"nv_cache_num_misses_per_model", "Number of cache misses per model", MetricType::Counter,
+     [](const ModelStatisticsEntry& e) {
+       return static_cast<double>(e.statistics.cache_miss.count);
+     }},
+    {"nv_cache_hit_duration_per_model", "Total cache hit duration per model, in microseconds",
+     MetricType::Counter,
+     [](const ModelStatisticsEntry& e) { return micros(e.statistics.cache_hit); }},
+    {"nv_cache_miss_duration_per_model", "Total cache miss duration per model, in microseconds",
+     MetricType::Counter,
+     [](const ModelStatisticsEntry& e) { return micros(e.statistics.cache_miss); }},
+};
+
+void add_models(std::span<const ModelMetric> metrics, const Entries& entries,
+                bool (*is_wanted)(const ModelStatisticsEntry&), Families* families) {
+  for (const ModelMetric& metric : metrics) {
+    families->begin(metric.name, metric.help, metric.type);
+    for (const auto& entry : entries) {
+      if (is_wanted(entry)) families->add(model_labels(entry), metric.value(entry));
+    }
+  }
+}
+
 void add_failures(const Entries& entries, Families* families) {
   families->begin("nv_inference_request_failure",
                   "Number of failed inference requests, all batch sizes", MetricType::Counter);
@@ -127,6 +160,31 @@ void add_ranks(const Entries& entries, Families* families) {
        [](const RankStatistics& rank) { return rank.memory_bytes; });
   each("tutti_rank_exchange_sent_bytes", "Bytes that a rank sent to others in exchanges",
        MetricType::Counter, [](const RankStatistics& rank) { return rank.sent_bytes; });
+  each("tutti_rank_run_duration_us", "Cumulative time that a rank ran, waiting for others included",
+       MetricType::Counter, [](const RankStatistics& rank) { return micros(rank.run); });
+  each("tutti_rank_exchange_duration_us",
+       "Cumulative time of it in exchanges, where the device lets the host see it",
+       MetricType::Counter, [](const RankStatistics& rank) { return micros(rank.exchange); });
+}
+
+void add_instances(const Entries& entries, Families* families) {
+  const auto each = [&](std::string name, std::string help, MetricType type, auto value) {
+    families->begin(std::move(name), std::move(help), type);
+    for (const ModelStatisticsEntry& entry : entries) {
+      for (std::size_t i = 0; i < entry.instances.size(); ++i) {
+        const std::optional<double> number = value(entry.instances[i]);
+        if (!number) continue;
+        families->add(with(model_labels(entry), "instance", std::to_string(i)), *number);
+      }
+    }
+  };
+  each("tutti_instance_rebuilds", "How often an instance's ranks were made anew after a failure",
+       MetricType::Counter, [](const InstanceStatistics& instance) {
+         return std::optional(static_cast<double>(instance.rebuilds));
+       });
+  each("tutti_instance_imbalance",
+       "1 - mean / largest of its ranks' time outside exchanges, since they were made",
+       MetricType::Gauge, rank_imbalance);
 }
 
 void add_machine(const MachineSample& sample, Families* families) {
@@ -177,19 +235,38 @@ std::string MetricsCollector::scrape() {
   const auto entries = service_.statistics("", "");
   Families families;
   if (entries.ok()) {
-    for (const ModelMetric& metric : kModelMetrics) {
-      families.begin(metric.name, metric.help, metric.type);
-      for (const auto& entry : *entries) families.add(model_labels(entry), metric.value(entry));
-    }
+    add_models(
+        kModelMetrics, *entries, [](const auto&) { return true; }, &families);
+    add_models(
+        kCacheMetrics, *entries, [](const auto& entry) { return entry.uses_cache; }, &families);
     add_failures(*entries, &families);
     add_ranks(*entries, &families);
+    add_instances(*entries, &families);
   }
+  const TraceCounts traces = service_.traces().counts();
+  families.begin("tutti_trace_exported", "Spans sent (mode triton: traces given to files)",
+                 MetricType::Counter);
+  families.add({}, static_cast<double>(traces.exported));
+  families.begin("tutti_trace_dropped", "The same that were lost: no room, or no collector",
+                 MetricType::Counter);
+  families.add({}, static_cast<double>(traces.dropped));
   {
     const std::lock_guard lock(mutex_);
     add_machine(machine_.sample(), &families);
     add_gpus(gpus_.sample(), &families);
   }
   return families.text();
+}
+
+std::string MetricsCollector::status() {
+  MachineSample machine;
+  std::vector<DeviceLoad> gpus;
+  {
+    const std::lock_guard lock(mutex_);
+    machine = machine_.sample();
+    gpus = gpus_.sample();
+  }
+  return status_json(service_, machine, gpus, std::chrono::steady_clock::now() - started_);
 }
 
 }  // namespace tutti::server

@@ -20,9 +20,12 @@ class MetricsCollector {
 
   // The text format, version 0.0.4. Thread safe.
   std::string scrape();
+  // The same for people, as JSON (metrics/status.h). Thread safe.
+  std::string status();
 
  private:
   const InferenceService& service_;
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   MachineLoad machine_;  // under mutex_
   GpuLoad gpus_;         // under mutex_

@@ -90,6 +90,10 @@ JoinedBatch::JoinedBatch(std::span<const PendingPtr> members)
           std::max(request_.deadline.value_or(*deadline(member)), *deadline(member));
     }
   }
+  if (std::any_of(members.begin(), members.end(),
+                  [](const PendingPtr& member) { return member->request.rank_times != nullptr; })) {
+    request_.rank_times = &rank_times_;
+  }
   watch_cancellation();
 }
 
@@ -134,6 +138,12 @@ void JoinedBatch::watch_cancellation() {
     callbacks_.push_back(std::make_unique<OnCancel>(member->request.cancel, [this] {
       if (--uncancelled_ == 0) cancel_.request_stop();
     }));
+  }
+}
+
+void JoinedBatch::share_rank_times() const {
+  for (const PendingPtr& member : members_) {
+    if (member->request.rank_times != nullptr) *member->request.rank_times = rank_times_;
   }
 }
 

@@ -31,6 +31,9 @@ class JoinedBatch {
   const InferRequest& request() const { return request_; }
   const std::shared_ptr<OutputSink>& sink() const { return sink_; }
 
+  // What the model told of its ranks, for the members that want to know. After the run.
+  void share_rank_times() const;
+
   // One result for each member, its rows written to its sink. An output without as many rows as
   // the batch is INTERNAL for all.
   std::vector<Result<InferResult>> split(const InferResult& result) const;
@@ -52,6 +55,7 @@ class JoinedBatch {
   const std::span<const PendingPtr> members_;
   std::int64_t rows_ = 0;
   InferRequest request_;
+  std::vector<RankTimes> rank_times_;
   std::shared_ptr<OutputSink> sink_;
   std::shared_ptr<Sink> outputs_;  // the same
   std::stop_source cancel_;

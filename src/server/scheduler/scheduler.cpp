@@ -216,6 +216,7 @@ void Scheduler::run_joined(ServableModel& model, std::span<const PendingPtr> req
                            AnswerOrder::Place first_place) {
   const JoinedBatch joined(requests);
   const Result<InferResult> result = infer_guarded(model, joined.request(), joined.sink());
+  joined.share_rank_times();
   // One request may be to blame; the others must not suffer for the company they were put in.
   if (result.status().code() == StatusCode::kInvalidArgument) {
     for (const PendingPtr& request : requests) run_one(model, request, first_place++);

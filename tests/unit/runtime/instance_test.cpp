@@ -207,6 +207,37 @@ TEST(Instance, ReportsMemoryAndTimeByRank) {
   EXPECT_TRUE(instance->group().take_profiles()[0].empty()) << "taken once";
 }
 
+TEST(Instance, TellsWhatEachRankDidInARunAndSinceTheStart) {
+  toy::ToyBackend backend;
+  const auto instance = load(toy::make_plan("cp=2"), backend);
+  std::vector<RankRun> runs;
+  RunOptions options;
+  options.rank_runs = &runs;
+  std::vector<RankUse> expected(2);
+  for (int i = 0; i < 3; ++i) {
+    const auto before = std::chrono::steady_clock::now();
+    ASSERT_TRUE(
+        instance->infer({{"x", numbers({1, 64, 4, 2}, i)}, {"text", numbers({1, 4}, 1)}}, options)
+            .ok());
+    ASSERT_EQ(runs.size(), 2U);
+    for (std::size_t rank = 0; rank < runs.size(); ++rank) {
+      EXPECT_GE(runs[rank].started, before);
+      EXPECT_LE(runs[rank].finished, std::chrono::steady_clock::now());
+      EXPECT_GT(runs[rank].exchange.count(), 0) << "each run has exchanges";
+      EXPECT_LE(runs[rank].exchange, runs[rank].finished - runs[rank].started);
+      expected[rank].run += runs[rank].finished - runs[rank].started;
+      expected[rank].exchange += runs[rank].exchange;
+    }
+  }
+  const std::vector<RankUse> use = instance->group().use();
+  ASSERT_EQ(use.size(), 2U);
+  for (std::size_t rank = 0; rank < use.size(); ++rank) {
+    EXPECT_EQ(use[rank].run, expected[rank].run) << "loading counts for nothing";
+    EXPECT_EQ(use[rank].exchange, expected[rank].exchange);
+    EXPECT_EQ(use[rank].sent_bytes, instance->group().sent_bytes()[rank]);
+  }
+}
+
 TEST(Instance, ExchangesSendTheArithmeticMinimum) {
   toy::ToyBackend backend;
   const auto instance = load(toy::make_plan("cp=4"), backend);

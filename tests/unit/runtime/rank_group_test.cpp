@@ -58,6 +58,7 @@ TEST(RankGroup, NamesARankThatThrowsAndWorksAgain) {
   EXPECT_EQ(status.message(), "rank 3 of 4: exception: boom");
   EXPECT_TRUE(group.run().ok());
   EXPECT_EQ(group.backend.ranks_made.load(), 8) << "all ranks are made anew";
+  EXPECT_EQ(group.group->rebuilds(), 1);
 }
 
 TEST(RankGroup, NamesARankThatReturnsAnErrorAndWorksAgain) {
@@ -181,6 +182,7 @@ TEST(RankGroup, CancelStopsAllRanksAndKeepsThem) {
   EXPECT_EQ(group.run(options).code(), StatusCode::kCancelled) << "cancelled before it begins";
   EXPECT_TRUE(group.run().ok());
   EXPECT_EQ(group.backend.ranks_made.load(), 4);
+  EXPECT_EQ(group.group->rebuilds(), 0);
 }
 
 TEST(RankGroup, IsReadyAfterACancelledRun) {

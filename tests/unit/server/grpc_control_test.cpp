@@ -22,7 +22,7 @@ TEST_F(GrpcControlTest, MetadataSaysWhatIsThere) {
   ASSERT_TRUE(stub_->ServerMetadata(&server_context, {}, &server).ok());
   EXPECT_EQ(server.name(), "tutti");
   EXPECT_FALSE(server.version().empty());
-  EXPECT_EQ(server.extensions_size(), 9);
+  EXPECT_EQ(server.extensions_size(), 10);
 
   inference::ModelMetadataRequest request;
   request.set_name("batched");
@@ -96,6 +96,34 @@ TEST_F(GrpcControlTest, HealthServiceFollowsReadiness) {
   EXPECT_EQ(check("nope").first, grpc::StatusCode::NOT_FOUND);
   server_->service().begin_shutdown();
   EXPECT_EQ(check(""), std::pair(grpc::StatusCode::OK, Response::NOT_SERVING));
+}
+
+TEST_F(GrpcControlTest, HealthIsWatchedUntilTheServerStops) {
+  start();
+  const auto health = grpc::health::v1::Health::NewStub(channel_);
+  using Response = grpc::health::v1::HealthCheckResponse;
+  grpc::health::v1::HealthCheckRequest request;
+  grpc::ClientContext context;
+  const auto stream = health->Watch(&context, request);
+  Response response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.status(), Response::SERVING);
+
+  request.set_service("nope");
+  grpc::ClientContext unknown_context;
+  const auto unknown = health->Watch(&unknown_context, request);
+  ASSERT_TRUE(unknown->Read(&response));
+  EXPECT_EQ(response.status(), Response::SERVICE_UNKNOWN);
+  // One that goes away is nobody's business.
+  unknown_context.TryCancel();
+  EXPECT_FALSE(unknown->Read(&response));
+  EXPECT_EQ(unknown->Finish().error_code(), grpc::StatusCode::CANCELLED);
+
+  server_->service().begin_shutdown();
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.status(), Response::NOT_SERVING);
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_TRUE(stream->Finish().ok());
 }
 
 TEST_F(GrpcControlTest, LoadUnloadAndIndex) {
@@ -186,16 +214,6 @@ TEST_F(GrpcControlTest, CudaSharedMemoryIsOffUnlessAllowed) {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
     EXPECT_THAT(status.error_message(), HasSubstr("--allow-client-shm"));
   }
-  expect_healthy();
-}
-
-TEST_F(GrpcControlTest, WhatIsNotThereYetIsUnimplementedByName) {
-  start();
-  grpc::ClientContext context;
-  inference::TraceSettingResponse response;
-  const grpc::Status status = stub_->TraceSetting(&context, {}, &response);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_THAT(status.error_message(), HasSubstr("TraceSetting"));
   expect_healthy();
 }
 

@@ -143,6 +143,8 @@ TEST_F(RankFailure, RankThatThrowsFailsItsRequestAndTheNextOneWorks) {
   EXPECT_EQ(now.success.count, 3U);
   EXPECT_EQ(now.fail.count, 1U);
   EXPECT_EQ(now.execution_count, 3U);
+  EXPECT_EQ((*service_->statistics("hurt", ""))[0].instances[0].rebuilds, 1);
+  EXPECT_EQ((*service_->statistics("well", ""))[0].instances[0].rebuilds, 0);
 }
 
 TEST_F(RankFailure, ReadinessDropsUntilTheRanksAreBackAndOthersServe) {

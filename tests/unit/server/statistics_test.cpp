@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace tutti::server {
 namespace {
 
@@ -45,6 +47,48 @@ TEST(ModelStatistics, RequestsThatRanTogetherAreOneExecution) {
   EXPECT_EQ(now.execution_count, 1U);
   ASSERT_EQ(now.by_batch_size.size(), 1U);
   EXPECT_EQ(now.by_batch_size.at(8).compute_infer, (DurationStatistic{1, 8}));
+}
+
+TEST(DurationHistogram, QuantilesAreRightWithinABucket) {
+  DurationHistogram histogram;
+  EXPECT_EQ(histogram.quantile_us(0.5), 0);
+  for (int us = 1; us <= 1000; ++us) histogram.add(std::chrono::microseconds(us));
+  for (const double share : {0.01, 0.5, 0.9, 0.99, 1.0}) {
+    const double right = share * 1000;
+    EXPECT_GE(histogram.quantile_us(share), right);
+    EXPECT_LE(histogram.quantile_us(share), right * std::exp2(0.25) * 1.0001);
+  }
+}
+
+TEST(DurationHistogram, TakesWhatNoBucketIsFor) {
+  DurationHistogram histogram;
+  histogram.add(nanoseconds(-5));
+  histogram.add(nanoseconds(0));
+  EXPECT_EQ(histogram.counts()[0], 2U);
+  histogram.add(std::chrono::hours(24 * 365));
+  EXPECT_EQ(histogram.counts().back(), 1U);
+}
+
+InstanceStatistics ranks_that_were_busy(std::initializer_list<int> busy) {
+  InstanceStatistics instance;
+  for (const int ns : busy) {
+    RankStatistics rank;
+    rank.exchange = nanoseconds(50);
+    rank.run = rank.exchange + nanoseconds(ns);
+    instance.ranks.push_back(rank);
+  }
+  return instance;
+}
+
+TEST(RankImbalance, IsTheShareOfTheLargestThatOthersDoNotDo) {
+  EXPECT_DOUBLE_EQ(*rank_imbalance(ranks_that_were_busy({100, 100})), 0);
+  EXPECT_DOUBLE_EQ(*rank_imbalance(ranks_that_were_busy({100, 50})), 0.25);
+  EXPECT_DOUBLE_EQ(*rank_imbalance(ranks_that_were_busy({100, 0, 0, 0})), 0.75);
+  EXPECT_FALSE(rank_imbalance(ranks_that_were_busy({100})));
+  EXPECT_FALSE(rank_imbalance(ranks_that_were_busy({0, 0})));
+  InstanceStatistics unknown = ranks_that_were_busy({100, 50});
+  unknown.ranks[1].exchange = nanoseconds(0);
+  EXPECT_FALSE(rank_imbalance(unknown)) << "a device that does not tell";
 }
 
 TEST(ModelStatistics, FailureCountsNowhereElse) {
