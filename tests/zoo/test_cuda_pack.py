@@ -5,8 +5,9 @@ import sys
 import pytest
 from cuda_check import Checker
 from cuda_pack import pack
-from models import MODELS
 from one_model import BINARY
+
+from models import MODELS
 
 ON_CPU = """#!{python}
 import os, sys
