@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from measurements import serving
 from measurements.charts import scaling_charts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,26 +114,30 @@ def section(records, charts):
     return lines
 
 
-def rewrite(page, lines):
-    head, rest = page.split(BEGIN)
-    tail = rest.split(END)[1]
-    return head + BEGIN + "\n".join(lines).rstrip() + "\n\n" + END + tail
+def rewrite(page, lines, begin=BEGIN, end=END):
+    head, rest = page.split(begin)
+    tail = rest.split(end)[1]
+    return head + begin + "\n".join(lines).rstrip() + "\n\n" + end + tail
 
 
-def files(records):
-    """Path -> text of everything that is written from the records."""
+def files(told):
+    """Path -> text of everything that is written from what docs/measurements.json tells."""
+    records = told["records"]
     charts = scaling_charts([r for r in records if r["name"] == FORWARD])
     out = {CHARTS / file: text for file, _, text in charts}
-    out[PAGE] = rewrite(PAGE.read_text(), section(records, charts))
+    out |= {CHARTS / file: text for file, text in serving.charts(told).items()}
+    page = rewrite(PAGE.read_text(), section(records, charts))
+    out[PAGE] = rewrite(page, serving.lines(told), serving.BEGIN, serving.END)
     return out
 
 
 def read():
-    return json.loads(RECORDS.read_text())["records"]
+    """records, and what bench/soak.py and bench/grpc_load.py have measured: soaks, loads."""
+    return json.loads(RECORDS.read_text())
 
 
-def write(records):
-    RECORDS.write_text(json.dumps({"records": records}, indent=1) + "\n")
+def write(told):
+    RECORDS.write_text(json.dumps(told, indent=1) + "\n")
 
 
 def main():
@@ -140,16 +145,15 @@ def main():
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--add", nargs="*", default=[], help="JSON files with records to merge in")
     options = parser.parse_args()
-    records = read()
+    told = read()
     for path in options.add:
-        records = merge(
-            records, [record(**r) for r in json.loads(Path(path).read_text())["records"]]
-        )
+        new = json.loads(Path(path).read_text())
+        fresh = [record(**r) for r in new.get("records", [])]
+        told["records"] = merge(told["records"], fresh)
+        told |= {kind: new[kind] for kind in ("soaks", "loads") if kind in new}
     if options.add:
-        write(records)
-    stale = {
-        p: text for p, text in files(records).items() if not p.exists() or p.read_text() != text
-    }
+        write(told)
+    stale = {p: text for p, text in files(told).items() if not p.exists() or p.read_text() != text}
     if options.check:
         for path in stale:
             print(

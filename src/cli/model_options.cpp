@@ -131,8 +131,7 @@ void add_model_options(CLI::App& command, ModelOptions* options) {
                      "Bytes that a rank may need at typical sizes, such as 24G");
   command
       .add_option("--device-profile", options->device_profile,
-                  "Rates that layouts are priced with: h200, cpu, or h200-toy for models cut down "
-                  "in size, whose latencies count for nothing")
+                  "Rates that layouts are priced with: h200 or cpu")
       ->capture_default_str();
   command.add_option("--bind", options->bind, "NAME=FILE.npy: fix the content of an input");
   command.add_option("--bind-dim", options->bind_dims, "NAME=SIZE: fix a symbolic dimension");

@@ -3,6 +3,7 @@
 #include "compiler/conversion.h"
 #include "compiler/cost.h"
 #include "compiler/layout.h"
+#include "compiler/match.h"
 #include "compiler/strategy.h"
 #include "compiler/weight_use.h"
 
@@ -252,7 +253,11 @@ class SplitChooser {
       versions_[input] = std::move(known);
     }
     for (std::size_t i = 0; i < node.outputs().size(); ++i) {
-      versions_[node.output(i)] = {output_layout(map, i, pointer(split), axis_)};
+      std::vector<Layout>& known = versions_[node.output(i)];
+      known = {output_layout(map, i, pointer(split), axis_)};
+      // The model's outputs come together anyway.
+      if (is_graph_output(graph_, node.output(i)) && !known[0].is_replicated())
+        known.emplace_back();
     }
   }
 

@@ -20,10 +20,6 @@ constexpr DeviceProfile kProfiles[] = {
                       .bytes_per_second = 4e9,
                       .memory_bytes_per_second = 8e9,
                       .seconds_per_exchange = 3e-5}},
-    // An H200's for models cut down to a toy: at the sizes of the whole ones bytes weigh so much
-    // more
-    // than the number of exchanges that this counts for nothing.
-    {"h200-toy", CostRates{.seconds_per_exchange = 0}},
 };
 
 }  // namespace

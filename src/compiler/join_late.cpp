@@ -109,11 +109,14 @@ class LateJoins {
   // The results are in the stretches of an operand where steady ones stay steady.
   void pass_on(const Node& node) {
     if (!works_on_rows(node)) return;
-    const Joined* from = nullptr;
+    const Joined* from = nullptr;  // in the finest stretches
     std::size_t which = 0;
-    for (std::size_t i = 0; i < node.inputs().size() && from == nullptr; ++i) {
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) {
       const auto it = joined_.find(node.input(i));
       if (it == joined_.end()) continue;
+      const bool is_finer = from == nullptr || stretches_.at(it->second.origin).size() >
+                                                   stretches_.at(from->origin).size();
+      if (!is_finer) continue;
       from = &it->second;
       which = i;
     }
@@ -129,7 +132,7 @@ class LateJoins {
       if (input == nullptr || !varies(input)) continue;
       const auto other = joined_.find(input);
       const bool is_alike = other != joined_.end() && other->second.dim == (*dims)[i] &&
-                            sizes_of(other->second.origin) == sizes_of(from->origin);
+                            places(from->origin, other->second.origin).has_value();
       if (!is_alike) return;
       has_work |= other->second.has_work;
     }
@@ -143,10 +146,27 @@ class LateJoins {
     rows_.emplace(&node, *dims);
   }
 
-  std::vector<std::pair<Dim, bool>> sizes_of(const Node* origin) const {
-    std::vector<std::pair<Dim, bool>> sizes;
-    for (const Stretch& one : stretches_.at(origin)) sizes.emplace_back(one.size, one.varies);
-    return sizes;
+  // By stretch of `fine`: the one of `coarse` that it is in, and where in it. nullopt: it is in
+  // none. Changing ones have to agree.
+  struct Place {
+    std::size_t stretch;
+    Dim start;
+  };
+  std::optional<std::vector<Place>> places(const Node* fine, const Node* coarse) const {
+    const std::vector<Stretch>& whole = stretches_.at(coarse);
+    std::vector<Place> found;
+    std::size_t at = 0;
+    Dim start = 0;
+    for (const Stretch& one : stretches_.at(fine)) {
+      if (at == whole.size() || whole[at].varies != one.varies) return std::nullopt;
+      if (one.varies && whole[at].size != one.size) return std::nullopt;
+      found.push_back({at, start});
+      start = start + one.size;
+      if (start != whole[at].size) continue;
+      ++at;
+      start = 0;
+    }
+    return at == whole.size() ? std::optional(found) : std::nullopt;
   }
 
   bool join_in_front(Node& attention) {
@@ -186,9 +206,18 @@ class LateJoins {
     const std::vector<int>& dims = rows_.at(&node);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] == nullptr || dims[i] < 0) continue;
-      inputs[i] = joined_.contains(inputs[i])
-                      ? stretch_of(inputs[i], s)
-                      : builder_.slice(inputs[i], {dims[i]}, {start}, {start + stretches[s].size});
+      const auto other = joined_.find(inputs[i]);
+      if (other == joined_.end()) {
+        inputs[i] = builder_.slice(inputs[i], {dims[i]}, {start}, {start + stretches[s].size});
+        continue;
+      }
+      const auto place = (*places(joined.origin, other->second.origin))[s];
+      Value* coarse = stretch_of(inputs[i], place.stretch);
+      const bool is_all = coarse == nullptr ||
+                          coarse->shape()[static_cast<std::size_t>(dims[i])] == stretches[s].size;
+      inputs[i] = is_all ? coarse
+                         : builder_.slice(coarse, {dims[i]}, {place.start},
+                                          {place.start + stretches[s].size});
     }
     AttributeMap attributes = node.attributes();
     if (const auto shape = attributes.find("shape"); shape != attributes.end()) {

@@ -3,7 +3,7 @@
 import xml.dom.minidom
 
 import pytest
-from measurements import charts, records
+from measurements import charts, records, serving
 
 
 def forward(ranks, ours_s, peer="torch-compile", peer_s=1.0, **others):
@@ -21,7 +21,7 @@ def test_the_page_and_the_charts_are_up_to_date():
 
 
 def test_every_record_has_what_is_required():
-    for record in records.read():
+    for record in records.read()["records"]:
         assert records.record(**record) == record
 
 
@@ -56,6 +56,22 @@ def test_only_what_stands_between_the_marks_is_rewritten():
         records.rewrite(page, ["", "new"])
         == f"before\n{records.BEGIN}\nnew\n\n{records.END}\nafter\n"
     )
+
+
+def test_serving_tells_memory_and_load():
+    side = {"rate": 9000, "p50_us": 1500, "p99_us": 4000, "cpu_us": 50}
+    load = {"connections": 256, "ratio": 0.8, "ratios": [0.75, 0.85], "command": "c", "date": "d"}
+    load |= {"paced_rate": 10000, "full_ours": side, "full_echo": side}
+    load |= {"paced_ours": side, "paced_echo": side | {"p99_us": 2000}}
+    soak = {"minutes": 3, "requests": 4500, "resident_bytes": [60e6, 65e6, 66e6, 65.5e6]}
+    soak |= {"growth_bytes": 1e6, "server_cpu_s": 3, "command": "c", "date": "d"}
+    text = "\n".join(serving.lines({"loads": [load], "soaks": [soak]}))
+    assert "**0.80** of its requests a second" in text
+    assert "| 10,000 requests a second | bare | 9,000 | 1.50 ms | 2.00 ms | 50 us |" in text
+    assert "| resident | 60.0 MB | 65.0 MB | 66.0 MB | 65.5 MB |" in text
+    (chart,) = serving.charts({"soaks": [soak]}).values()
+    xml.dom.minidom.parseString(chart)
+    assert serving.lines({}) == [] and serving.charts({}) == {}
 
 
 def test_charts_of_scaling():

@@ -55,7 +55,8 @@ def check_exchanges(
     if len(serving) > len(layers):
         ways.add("crosses")
     reasons = []
-    if moved != bytes_least:
+    # Less by a little: cuts that are not as even as can be, a token that all ranks compute.
+    if not 0.99 * bytes_least <= moved <= bytes_least:
         reasons = _of_bytes(calls, sequences, ranks, ways, moved, bytes_least)
     if not reasons and len(served) > 2 * len(layers):
         reasons.append(f"{len(served)} exchanges serve {len(layers)} attentions")

@@ -1,8 +1,9 @@
 #include "server/grpc/codec.h"
 
 #include <algorithm>
-#include <limits>
 #include <list>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "server/datatype.h"
@@ -18,7 +19,7 @@ using Buffers = std::list<std::vector<std::byte>>;
 
 // What a request's tensors point into.
 struct TensorMemory {
-  std::shared_ptr<const void> message;
+  std::shared_ptr<const WireRequest> wire;
   Buffers converted;
 };
 
@@ -42,9 +43,10 @@ bool is_in_shared_memory(const inference::ModelInferRequest::InferInputTensor& t
   return tensor.parameters().contains("shared_memory_region");
 }
 
-// `raw`: the input's raw contents, null when the request has none.
+// `raw`: the input's raw contents, none when the request has none.
 Result<InferInput> decode_input(const inference::ModelInferRequest::InferInputTensor& tensor,
-                                const std::string* raw, Buffers* converted) {
+                                const std::optional<std::span<const std::byte>>& raw,
+                                Buffers* converted) {
   const std::string label = str_cat("input '", printable(tensor.name()), "'");
   TUTTI_ASSIGN_OR_RETURN(TensorParameters parameters,
                          parse_tensor_parameters(label, decode_parameters(tensor.parameters())));
@@ -60,7 +62,7 @@ Result<InferInput> decode_input(const inference::ModelInferRequest::InferInputTe
     return invalid_argument(label,
                             ": contents is set beside shared memory, expected one of the two");
   }
-  if (raw == nullptr) {
+  if (!raw) {
     const auto data = contents_bytes(tensor.contents(), input.dtype, converted);
     if (!data.ok()) return data.status().with_context(label);
     input.data = *data;
@@ -69,7 +71,7 @@ Result<InferInput> decode_input(const inference::ModelInferRequest::InferInputTe
                             ": contents is set beside raw_input_contents, expected one of "
                             "the two for all inputs");
   } else {
-    input.data = std::as_bytes(std::span(*raw));
+    input.data = *raw;
   }
   return input;
 }
@@ -100,8 +102,8 @@ void encode_parameter(const ParameterValue& value, InferParameter* to) {
 
 }  // namespace
 
-Result<InferRequest> decode_request(const inference::ModelInferRequest& message,
-                                    std::shared_ptr<const void> owner) {
+Result<InferRequest> decode_request(std::shared_ptr<const WireRequest> wire) {
+  const inference::ModelInferRequest& message = wire->fields();
   InferRequest request;
   request.model_name = message.model_name();
   request.model_version = message.model_version();
@@ -110,18 +112,18 @@ Result<InferRequest> decode_request(const inference::ModelInferRequest& message,
   // Inputs in shared memory have no raw contents.
   const auto& inputs = message.inputs();
   const auto shared = std::count_if(inputs.begin(), inputs.end(), is_in_shared_memory);
-  const int expected = message.inputs_size() - static_cast<int>(shared);
-  const int raw = message.raw_input_contents_size();
-  if (raw != 0 && raw != expected) {
-    return invalid_argument("raw_input_contents has ", raw, " buffers, expected ", expected,
+  const auto expected = static_cast<std::size_t>(inputs.size() - shared);
+  const auto raw = wire->raw_contents();
+  if (!raw.empty() && raw.size() != expected) {
+    return invalid_argument("raw_input_contents has ", raw.size(), " buffers, expected ", expected,
                             ", one for each input", shared > 0 ? " outside shared memory" : "");
   }
   auto memory = std::make_shared<TensorMemory>();
-  memory->message = std::move(owner);
-  int next = 0;
+  memory->wire = std::move(wire);
+  std::size_t next = 0;
   for (const auto& tensor : inputs) {
-    const bool has_raw = raw != 0 && !is_in_shared_memory(tensor);
-    const std::string* bytes = has_raw ? &message.raw_input_contents(next++) : nullptr;
+    std::optional<std::span<const std::byte>> bytes;
+    if (!raw.empty() && !is_in_shared_memory(tensor)) bytes = raw[next++];
     TUTTI_ASSIGN_OR_RETURN(InferInput input, decode_input(tensor, bytes, &memory->converted));
     request.inputs.push_back(std::move(input));
   }
@@ -130,33 +132,16 @@ Result<InferRequest> decode_request(const inference::ModelInferRequest& message,
   return request;
 }
 
-Result<std::byte*> ResponseSink::allocate(std::size_t position, const OutputDesc& output,
-                                          std::size_t bytes) {
-  // Names, shapes and lengths travel too: leave them a megabyte.
-  constexpr std::size_t kLargest = std::numeric_limits<std::int32_t>::max() - (1U << 20);
-  if (bytes > kLargest - total_) {
-    return Status(StatusCode::kResourceExhausted,
-                  str_cat("output '", output.name, "' of ", bytes, " bytes makes a response above ",
-                          kLargest, " bytes, the most that a gRPC message holds"));
-  }
-  total_ += bytes;
-  while (static_cast<std::size_t>(message_->raw_output_contents_size()) <= position) {
-    message_->add_raw_output_contents();
-  }
-  std::string* buffer = message_->mutable_raw_output_contents(static_cast<int>(position));
-  buffer->resize(bytes);
-  return reinterpret_cast<std::byte*>(buffer->data());
-}
-
-void encode_response(const InferResponse& response, inference::ModelInferResponse* message) {
-  message->set_model_name(response.model_name);
-  message->set_model_version(response.model_version);
-  message->set_id(response.id);
+inference::ModelInferResponse encode_response(const InferResponse& response) {
+  inference::ModelInferResponse message;
+  message.set_model_name(response.model_name);
+  message.set_model_version(response.model_version);
+  message.set_id(response.id);
   for (const auto& [name, value] : response.parameters) {
-    encode_parameter(value, &(*message->mutable_parameters())[name]);
+    encode_parameter(value, &(*message.mutable_parameters())[name]);
   }
   for (const OutputDesc& output : response.outputs) {
-    auto* tensor = message->add_outputs();
+    auto* tensor = message.add_outputs();
     tensor->set_name(output.name);
     tensor->set_datatype(std::string(protocol_type_name(output.dtype)));
     tensor->mutable_shape()->Add(output.shape.begin(), output.shape.end());
@@ -166,10 +151,7 @@ void encode_response(const InferResponse& response, inference::ModelInferRespons
     parameters["shared_memory_offset"].set_uint64_param(output.shared_memory->offset);
     parameters["shared_memory_byte_size"].set_uint64_param(output.shared_memory->byte_size);
   }
-  // One a tensor, empty for those in shared memory: clients count them.
-  while (message->raw_output_contents_size() < message->outputs_size()) {
-    message->add_raw_output_contents();
-  }
+  return message;
 }
 
 }  // namespace tutti::server

@@ -5,28 +5,31 @@
 #include "server/grpc/codec.h"
 #include "server/grpc/status.h"
 #include "server/grpc/trace_context.h"
+#include "server/grpc/wire.h"
 
 namespace tutti::server {
 
 InferCall* InferCall::start(InferenceService& service, const grpc::CallbackServerContext& context,
-                            std::shared_ptr<InferMessages> messages) {
+                            grpc::ByteBuffer* request, grpc::ByteBuffer* response) {
   auto* call = new InferCall();
   const TimePoint arrived = std::chrono::steady_clock::now();
-  const inference::ModelInferRequest& request = *messages->request();
-  const auto trace = sample_trace(service.traces(), context, request.model_name(), arrived);
-  Result<InferRequest> decoded = decode_request(request, messages);
+  auto wire = std::make_shared<WireRequest>();
+  const Status read = wire->read(request);
+  const inference::ModelInferRequest& fields = wire->fields();
+  const auto trace = sample_trace(service.traces(), context, fields.model_name(), arrived);
+  Result<InferRequest> decoded = read.ok() ? decode_request(wire) : read;
   if (!decoded.ok()) {
-    service.note_refused(request.model_name(), request.model_version(), arrived);
+    service.note_refused(fields.model_name(), fields.model_version(), arrived);
     call->finish(trace, decoded.status());
     return call;
   }
+  wire.reset();  // the request's alone from here on: its memory goes with it
   decoded->cancel = call->cancel_.get_token();
   if (trace) decoded->trace = trace->start_model();
-  auto sink = std::make_shared<ResponseSink>(
-      std::shared_ptr<inference::ModelInferResponse>(messages, messages->response()));
-  service.infer(*std::move(decoded), std::move(sink),
-                [call, messages = std::move(messages), trace](Result<InferResponse> result) {
-                  if (result.ok()) encode_response(*result, messages->response());
+  auto sink = std::make_shared<BufferSink>(kMostOutputBytes);
+  service.infer(*std::move(decoded), sink,
+                [call, response, sink, trace](Result<InferResponse> result) {
+                  if (result.ok()) *response = write_response(encode_response(*result), sink);
                   call->finish(trace, result.status());
                 });
   return call;

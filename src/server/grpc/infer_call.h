@@ -1,13 +1,13 @@
-// One ModelInfer call, from the request message to the response message.
+// One ModelInfer call, from the request's bytes to the response's.
 #pragma once
 
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
 #include <optional>
 #include <stop_token>
 
-#include "server/grpc/infer_messages.h"
 #include "server/service.h"
 #include "server/trace/trace.h"
 
@@ -16,9 +16,10 @@ namespace tutti::server {
 // Owns itself: gRPC ends it through OnDone.
 class InferCall final : public grpc::ServerUnaryReactor {
  public:
-  // Tensors are read and written where they lie in the messages.
+  // Takes the request's bytes and fills the response's: both are gRPC's, good until the end of the
+  // call.
   static InferCall* start(InferenceService& service, const grpc::CallbackServerContext& context,
-                          std::shared_ptr<InferMessages> messages);
+                          grpc::ByteBuffer* request, grpc::ByteBuffer* response);
 
   void OnCancel() override { cancel_.request_stop(); }
   void OnDone() override { delete this; }

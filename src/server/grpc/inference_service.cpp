@@ -21,8 +21,7 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* context, const Sta
   return reactor;
 }
 
-class RefusedStream final : public grpc::ServerBidiReactor<inference::ModelInferRequest,
-                                                           inference::ModelStreamInferResponse> {
+class RefusedStream final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   explicit RefusedStream(const Status& status) { Finish(to_grpc(status)); }
   void OnDone() override { delete this; }
@@ -118,16 +117,15 @@ GrpcInferenceService::Reactor* GrpcInferenceService::ModelConfig(
 }
 
 GrpcInferenceService::Reactor* GrpcInferenceService::ModelInfer(Context* context,
-                                                                const inference::ModelInferRequest*,
-                                                                inference::ModelInferResponse*) {
+                                                                const grpc::ByteBuffer* request,
+                                                                grpc::ByteBuffer* response) {
   if (Reactor* refused = refuse_restricted(context, CallGroup::kInference)) return refused;
-  // The request and the response are those of our allocator.
-  auto* messages = static_cast<InferMessages*>(context->GetRpcAllocatorState());
-  return InferCall::start(service_, *context, messages->shared_from_this());
+  // gRPC has no use for the request's bytes any more, but would keep them until the call ends.
+  return InferCall::start(service_, *context, const_cast<grpc::ByteBuffer*>(request), response);
 }
 
-grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
-GrpcInferenceService::ModelStreamInfer(Context* context) {
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* GrpcInferenceService::ModelStreamInfer(
+    Context* context) {
   const Status status = check_access(*context, restrictions_, CallGroup::kInference);
   if (!status.ok()) return new RefusedStream(status);
   return StreamCall::start(service_, trace_context(*context));

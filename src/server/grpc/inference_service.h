@@ -5,22 +5,49 @@
 
 #include <utility>
 
-#include "server/grpc/infer_messages.h"
 #include "server/restrictions.h"
 #include "server/service.h"
 
 namespace tutti::server {
 
+// First<Second<...<Base>>>.
+template <class Base, template <class> class... Layers>
+struct Layered {
+  using Type = Base;
+};
+template <class Base, template <class> class First, template <class> class... Others>
+struct Layered<Base, First, Others...> {
+  using Type = First<typename Layered<Base, Others...>::Type>;
+};
+
+using KServe = inference::GRPCInferenceService;
+// All calls by gRPC's callback API; the two that carry tensors see their messages as bytes
+// (wire.h).
+using KServeCalls =
+    Layered<KServe::Service, KServe::WithRawCallbackMethod_ModelInfer,
+            KServe::WithRawCallbackMethod_ModelStreamInfer, KServe::WithCallbackMethod_ServerLive,
+            KServe::WithCallbackMethod_ServerReady, KServe::WithCallbackMethod_ModelReady,
+            KServe::WithCallbackMethod_ServerMetadata, KServe::WithCallbackMethod_ModelMetadata,
+            KServe::WithCallbackMethod_ModelConfig, KServe::WithCallbackMethod_ModelStatistics,
+            KServe::WithCallbackMethod_RepositoryIndex,
+            KServe::WithCallbackMethod_RepositoryModelLoad,
+            KServe::WithCallbackMethod_RepositoryModelUnload,
+            KServe::WithCallbackMethod_SystemSharedMemoryStatus,
+            KServe::WithCallbackMethod_SystemSharedMemoryRegister,
+            KServe::WithCallbackMethod_SystemSharedMemoryUnregister,
+            KServe::WithCallbackMethod_CudaSharedMemoryStatus,
+            KServe::WithCallbackMethod_CudaSharedMemoryRegister,
+            KServe::WithCallbackMethod_CudaSharedMemoryUnregister,
+            KServe::WithCallbackMethod_TraceSetting, KServe::WithCallbackMethod_LogSettings>::Type;
+
 // Every call is answered without blocking gRPC's threads: inferences finish on the instance's
 // thread, loads on the service's.
-class GrpcInferenceService final : public inference::GRPCInferenceService::CallbackService {
+class GrpcInferenceService final : public KServeCalls {
  public:
   // `service` outlives the gRPC server. Calls of restricted groups need their key in the header
   // "triton-grpc-protocol-HEADER", else they are UNAVAILABLE.
   GrpcInferenceService(InferenceService& service, Restrictions restrictions)
-      : service_(service), restrictions_(std::move(restrictions)) {
-    SetMessageAllocatorFor_ModelInfer(&messages_);
-  }
+      : service_(service), restrictions_(std::move(restrictions)) {}
 
   using Context = grpc::CallbackServerContext;
   using Reactor = grpc::ServerUnaryReactor;
@@ -37,8 +64,7 @@ class GrpcInferenceService final : public inference::GRPCInferenceService::Callb
                          inference::ModelMetadataResponse*) override;
   Reactor* ModelConfig(Context*, const inference::ModelConfigRequest*,
                        inference::ModelConfigResponse*) override;
-  Reactor* ModelInfer(Context*, const inference::ModelInferRequest*,
-                      inference::ModelInferResponse*) override;
+  Reactor* ModelInfer(Context*, const grpc::ByteBuffer*, grpc::ByteBuffer*) override;
   Reactor* ModelStatistics(Context*, const inference::ModelStatisticsRequest*,
                            inference::ModelStatisticsResponse*) override;
   Reactor* RepositoryIndex(Context*, const inference::RepositoryIndexRequest*,
@@ -48,8 +74,7 @@ class GrpcInferenceService final : public inference::GRPCInferenceService::Callb
   Reactor* RepositoryModelUnload(Context*, const inference::RepositoryModelUnloadRequest*,
                                  inference::RepositoryModelUnloadResponse*) override;
 
-  grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
-  ModelStreamInfer(Context*) override;
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ModelStreamInfer(Context*) override;
   Reactor* SystemSharedMemoryStatus(Context*, const inference::SystemSharedMemoryStatusRequest*,
                                     inference::SystemSharedMemoryStatusResponse*) override;
   Reactor* SystemSharedMemoryRegister(Context*, const inference::SystemSharedMemoryRegisterRequest*,
@@ -74,7 +99,6 @@ class GrpcInferenceService final : public inference::GRPCInferenceService::Callb
 
   InferenceService& service_;
   const Restrictions restrictions_;
-  InferMessageAllocator messages_;
 };
 
 }  // namespace tutti::server

@@ -5,6 +5,7 @@
 #include "server/grpc/codec.h"
 #include "server/grpc/status.h"
 #include "server/grpc/trace_context.h"
+#include "server/grpc/wire.h"
 
 namespace tutti::server {
 namespace {
@@ -12,19 +13,18 @@ namespace {
 // Requests of one stream that wait or run at a time: beyond it the client is made to wait.
 constexpr std::size_t kMostInFlight = 64;
 
-std::shared_ptr<inference::ModelStreamInferResponse> error_answer(const std::string& id,
-                                                                  const Status& status) {
-  auto response = std::make_shared<inference::ModelStreamInferResponse>();
-  response->set_error_message(to_grpc(status).error_message());
-  response->mutable_infer_response()->set_id(id);
-  return response;
+grpc::ByteBuffer error_answer(const std::string& id, const Status& status) {
+  inference::ModelStreamInferResponse response;
+  response.set_error_message(to_grpc(status).error_message());
+  response.mutable_infer_response()->set_id(id);
+  return write_message(response);
 }
 
 }  // namespace
 
 void StreamCall::read() {
-  reading_ = std::make_shared<inference::ModelInferRequest>();
-  StartRead(reading_.get());
+  reading_.Clear();
+  StartRead(&reading_);
 }
 
 // The change and what follows from it are one step: between two, another thread could end the call.
@@ -75,46 +75,45 @@ void StreamCall::OnReadDone(bool ok) {
       has_more_requests_ = false;
     });
   }
-  const Request message = std::move(reading_);
+  grpc::ByteBuffer bytes;
+  bytes.Swap(&reading_);
   {
     const std::lock_guard lock(mutex_);
     if (is_finished_) return;  // it came while the server ended the call
     ++in_flight_;
   }
-  infer(message);
+  infer(std::move(bytes));
   // Only now the next one: requests of a stream queue in their order.
   go_on([&] { is_reading_ = false; });
 }
 
-void StreamCall::infer(const Request& message) {
+void StreamCall::infer(grpc::ByteBuffer bytes) {
   const TimePoint arrived = std::chrono::steady_clock::now();
-  const std::string id = message->id();
-  const auto trace = sample_trace(service_.traces(), parent_, message->model_name(), arrived);
-  Result<InferRequest> request = decode_request(*message, message);
+  auto wire = std::make_shared<WireRequest>();
+  const Status read = wire->read(&bytes);
+  const inference::ModelInferRequest& fields = wire->fields();
+  const std::string id = fields.id();
+  const auto trace = sample_trace(service_.traces(), parent_, fields.model_name(), arrived);
+  Result<InferRequest> request = read.ok() ? decode_request(wire) : read;
   if (!request.ok()) {
-    service_.note_refused(message->model_name(), message->model_version(), arrived);
+    service_.note_refused(fields.model_name(), fields.model_version(), arrived);
     return answer(error_answer(id, request.status()), trace, request.status());
   }
+  wire.reset();  // the request's alone from here on: its memory goes with it
   request->cancel = cancel_.get_token();
   if (trace) request->trace = trace->start_model();
-  auto response = std::make_shared<inference::ModelStreamInferResponse>();
-  const std::shared_ptr<inference::ModelInferResponse> body(response,
-                                                            response->mutable_infer_response());
-  service_.infer(*std::move(request), std::make_shared<ResponseSink>(body),
-                 [this, id, response, body, trace](Result<InferResponse> result) {
-                   if (!result.ok()) {
-                     return answer(error_answer(id, result.status()), trace, result.status());
-                   }
-                   // One response a request: each is its request's last.
-                   result->parameters["triton_final_response"] = true;
-                   encode_response(*result, body.get());
-                   answer(response, trace, Status());
-                 });
+  auto sink = std::make_shared<BufferSink>(kMostOutputBytes);
+  service_.infer(*std::move(request), sink, [this, id, sink, trace](Result<InferResponse> result) {
+    if (!result.ok()) return answer(error_answer(id, result.status()), trace, result.status());
+    // One response a request: each is its request's last.
+    result->parameters["triton_final_response"] = true;
+    answer(write_stream_response(encode_response(*result), sink), trace, Status());
+  });
 }
 
-void StreamCall::answer(std::shared_ptr<inference::ModelStreamInferResponse> message,
-                        const std::shared_ptr<RequestTrace>& trace, const Status& status) {
-  Response response{std::move(message), nullptr};
+void StreamCall::answer(grpc::ByteBuffer message, const std::shared_ptr<RequestTrace>& trace,
+                        const Status& status) {
+  Response response{std::make_shared<grpc::ByteBuffer>(std::move(message)), nullptr};
   if (trace) {
     trace->answered(status);
     response.sending = std::make_shared<TracedSending>(trace, "GRPC_SEND_START", "GRPC_SEND_END");

@@ -1,7 +1,7 @@
 // One ModelStreamInfer call: requests come and answers go as they are ready, errors among them.
 #pragma once
 
-#include <grpc_service.pb.h>
+#include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <deque>
@@ -18,8 +18,7 @@ namespace tutti::server {
 
 // Owns itself: gRPC ends it through OnDone, after every request it read has been answered. A
 // request that fails is answered by an error message and its id; the stream goes on.
-class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferRequest,
-                                                        inference::ModelStreamInferResponse> {
+class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   static StreamCall* start(InferenceService& service, std::optional<TraceContext> parent);
 
@@ -29,10 +28,9 @@ class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferReq
   void OnDone() override { delete this; }
 
  private:
-  using Request = std::shared_ptr<inference::ModelInferRequest>;
   // The trace, where there is one, as long as the answer is on its way.
   struct Response {
-    std::shared_ptr<inference::ModelStreamInferResponse> message;
+    std::shared_ptr<grpc::ByteBuffer> message;
     std::shared_ptr<TracedSending> sending;
   };
 
@@ -41,9 +39,9 @@ class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferReq
   ~StreamCall() override = default;
 
   void read();
-  void infer(const Request& message);
-  void answer(std::shared_ptr<inference::ModelStreamInferResponse> message,
-              const std::shared_ptr<RequestTrace>& trace, const Status& status);
+  void infer(grpc::ByteBuffer bytes);
+  void answer(grpc::ByteBuffer message, const std::shared_ptr<RequestTrace>& trace,
+              const Status& status);
   // Makes a change under the mutex, then writes, reads or finishes, whatever is due.
   template <class Change>
   void go_on(Change change);
@@ -52,7 +50,7 @@ class StreamCall final : public grpc::ServerBidiReactor<inference::ModelInferReq
   const std::optional<TraceContext> parent_;  // of all its requests
   std::stop_source cancel_;
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
-  Request reading_;
+  grpc::ByteBuffer reading_;
 
   std::mutex mutex_;
   std::deque<Response> answers_;   // under mutex_: the first is being written

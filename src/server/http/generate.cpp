@@ -109,7 +109,7 @@ Result<InferRequest> decode_generate(const HttpRequest& http, const ModelSignatu
   return GenerateDecoder(http, signature).decode();
 }
 
-Result<std::string> encode_generate(const InferResponse& response, const HttpSink& sink) {
+Result<std::string> encode_generate(const InferResponse& response, const BufferSink& sink) {
   std::string json = "{";
   if (!response.id.empty()) json += str_cat("\"id\":", json_string(response.id), ",");
   json += str_cat("\"model_name\":", json_string(response.model_name),

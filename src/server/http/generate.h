@@ -17,6 +17,6 @@ namespace tutti::server {
 Result<InferRequest> decode_generate(const HttpRequest& http, const ModelSignature& signature);
 
 // {"model_name": .., "model_version": .., "OUTPUT": value or [values]}.
-Result<std::string> encode_generate(const InferResponse& response, const HttpSink& sink);
+Result<std::string> encode_generate(const InferResponse& response, const BufferSink& sink);
 
 }  // namespace tutti::server

@@ -294,21 +294,6 @@ Result<HttpInfer> decode_raw_infer(const HttpRequest& http, const ModelSignature
   return infer;
 }
 
-Result<std::byte*> HttpSink::allocate(std::size_t position, const OutputDesc& output,
-                                      std::size_t bytes) {
-  if (outputs_.size() <= position) outputs_.resize(position + 1);
-  ByteBuffer& buffer = outputs_[position];
-  if (!buffer.resize(bytes)) {
-    return Status(StatusCode::kResourceExhausted,
-                  str_cat("output '", output.name, "': no memory left for ", bytes, " bytes"));
-  }
-  return buffer.data();
-}
-
-std::span<const std::byte> HttpSink::output(std::size_t position) const {
-  return position < outputs_.size() ? outputs_[position].span() : std::span<const std::byte>();
-}
-
 void append_parameters_json(const ParameterMap& parameters, std::string* out) {
   bool is_first = true;
   for (const auto& [name, value] : parameters) {
@@ -331,7 +316,7 @@ void append_parameters_json(const ParameterMap& parameters, std::string* out) {
 }
 
 Result<HttpResponse> encode_infer(const HttpInfer& infer, const InferResponse& response,
-                                  std::shared_ptr<const HttpSink> sink) {
+                                  std::shared_ptr<const BufferSink> sink) {
   HttpResponse http;
   std::string& json = http.text;
   json = "{";

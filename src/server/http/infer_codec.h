@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "server/byte_buffer.h"
+#include "server/buffer_sink.h"
 #include "server/http/exchange.h"
 #include "server/infer.h"
 #include "server/json/reader.h"
@@ -37,20 +37,9 @@ Result<HttpInfer> decode_raw_infer(const HttpRequest& http, const ModelSignature
 Result<ParameterMap> read_parameters(JsonReader& reader);
 Result<ParameterValue> read_parameter(JsonReader& reader);
 
-// Keeps the outputs until they are written down.
-class HttpSink final : public OutputSink {
- public:
-  Result<std::byte*> allocate(std::size_t position, const OutputDesc& output,
-                              std::size_t bytes) override;
-  std::span<const std::byte> output(std::size_t position) const;
-
- private:
-  std::vector<ByteBuffer> outputs_;
-};
-
 // `infer` says which outputs are binary. INVALID_ARGUMENT for outputs that JSON cannot hold.
 Result<HttpResponse> encode_infer(const HttpInfer& infer, const InferResponse& response,
-                                  std::shared_ptr<const HttpSink> sink);
+                                  std::shared_ptr<const BufferSink> sink);
 
 // "name":value of JSON for each parameter, separated by commas.
 void append_parameters_json(const ParameterMap& parameters, std::string* out);

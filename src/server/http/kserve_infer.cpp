@@ -70,7 +70,7 @@ void KServeHttp::infer(const ExchangePtr& exchange, const PathNames& names) cons
   request.cancel = exchange->cancel();
   forward_headers(http, &request);
   if (trace) request.trace = trace->start_model();
-  auto sink = std::make_shared<HttpSink>();
+  auto sink = std::make_shared<BufferSink>();
   service_.infer(
       std::move(request), sink,
       [exchange, sink, trace,
@@ -103,7 +103,7 @@ void KServeHttp::generate(const ExchangePtr& exchange, const PathNames& names,
   request->cancel = exchange->cancel();
   forward_headers(http, &*request);
   if (trace) request->trace = trace->start_model();
-  auto sink = std::make_shared<HttpSink>();
+  auto sink = std::make_shared<BufferSink>();
   service_.infer(*std::move(request), sink,
                  [exchange, sink, trace, is_stream](Result<InferResponse> result) {
                    const auto fail = [&](const Status& status) {

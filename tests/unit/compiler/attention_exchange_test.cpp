@@ -175,6 +175,44 @@ TEST_F(AttentionExchangeTest, SteadyAndUnreadRowsStayAtHome) {
                {{"video", random_f32({1, 15, 16}, 1)}, {"text", random_f32({1, 6, 16}, 2)}});
 }
 
+// A prompt of two parts, scaled as one beside the video, whose scale changes: still only the
+// video's rows travel in a call.
+TEST_F(AttentionExchangeTest, SteadyRowsMayComeInFinerStretches) {
+  std::string text =
+      "graph @g (%video: f32[1, 15, 16], %a: f32[1, 2, 16], %b: f32[1, 4, 16], %s: f32[1, 1, 16]) "
+      "{\n";
+  text += product("ta", "a", 16, 16) + product("tb", "b", 16, 16) + product("v", "video", 16, 16);
+  text += R"(  %x = Concat(%ta, %tb, %v) {axis = 1}
+  %one = constant f32[1, 1, 16] data
+  %mt = Expand(%one) {shape = dims[1, 6, 16]}
+  %mv = Expand(%s) {shape = dims[1, 15, 16]}
+  %m = Concat(%mt, %mv) {axis = 1}
+  %h = Mul(%x, %m)
+)";
+  text += heads("q", "h", 21, 4) + heads("k", "h", 21, 4) + heads("w", "h", 21, 4);
+  text += attention("o", "q", "k", "w", 21) + "  %r = Add(%x, %o)\n";
+  text += R"(  %y = Slice(%r) {axes = [1], starts = dims[6], ends = dims[21], steps = [1]}
+  return %y
+})";
+  CompileOptions cp = options("cp=4");
+  cp.invariant_inputs = {"a", "b"};
+  const CompiledModel compiled = compile_text(text, cp);
+  std::int64_t moved = 0;  // to and from the attention, by all ranks
+  for (const ExchangeInfo& exchange : compiled.exchanges) {
+    if (exchange.in_prologue || exchange.kind != "AllToAll") continue;
+    for (int rank = 0; rank < 4; ++rank) {
+      SymbolMap symbols;
+      compiled.mesh.bind(rank, &symbols);
+      moved += *exchange.sent_bytes.evaluate(symbols);
+    }
+  }
+  EXPECT_EQ(moved, 4 * kHeadDim * 3 * (3 * 15 + 15)) << compiled.explain;
+  expect_equal(text, {{"video", random_f32({1, 15, 16}, 1)},
+                      {"a", random_f32({1, 2, 16}, 2)},
+                      {"b", random_f32({1, 4, 16}, 3)},
+                      {"s", random_f32({1, 1, 16}, 4)}});
+}
+
 // Rows that fill up a sequence are dropped in the end: nobody joined them there.
 TEST_F(AttentionExchangeTest, PaddingThatNobodyReadsIsASegment) {
   std::string text = "graph @g (%x: f32[1, 13, 16]) {\n";

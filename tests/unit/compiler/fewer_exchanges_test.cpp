@@ -324,5 +324,22 @@ TEST_F(FewerExchangesTest, PartsOfOneResultTravelTogether) {
   expect_equal(text, {{"t", random_f32({1, 11, 16}, 1)}, {"v", random_f32({1, 24, 16}, 2)}});
 }
 
+// One row of a result that comes together anyway: read there, not brought by an exchange of its
+// own.
+TEST_F(FewerExchangesTest, ARowOfTheResultIsReadWhereItIsWhole) {
+  std::string text = "graph @g (%x: f32[1, 24, 16], %row: i64[1]) {\n";
+  text += "  %wx = constant f32[16, 16] data\n  %h = MatMul(%x, %wx)\n";
+  text += heads("q", "h", 24) + heads("k", "h", 24) + heads("v", "h", 24);
+  text += "  %a = Attention(%q, %k, %v) {scale = 0.5, is_causal = 0, layout = \"bshd\"}\n";
+  text += merged("y", "a", 24);
+  text += R"(  %z = Gather(%y, %row) {axis = 1}
+  return %y, %z
+})";
+  CompileOptions bytes_alone = options("cp=4");
+  bytes_alone.rates.seconds_per_exchange = 0;
+  EXPECT_EQ(exchanges_of(compile_text(text, bytes_alone)),
+            (Counts{{"AllToAll", 2}, {"AllGather", 1}}));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "fakes.h"
 #include "server/grpc/status.h"
+#include "server/grpc/wire.h"
 #include "server/parameters.h"
 
 namespace tutti::server {
@@ -26,22 +29,53 @@ ModelInferRequest request_of(const std::string& datatype) {
   return message;
 }
 
+// As it comes over the wire.
+Result<InferRequest> decode(const ModelInferRequest& message) {
+  auto wire = std::make_shared<WireRequest>();
+  grpc::ByteBuffer bytes = write_message(message);
+  const Status status = wire->read(&bytes);
+  if (!status.ok()) return status;
+  return decode_request(wire);
+}
+
+// The same bytes in slices of `size`, as a transport cuts them.
+grpc::ByteBuffer cut_up(const std::string& bytes, std::size_t size) {
+  std::vector<grpc::Slice> slices;
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    slices.emplace_back(bytes.substr(at, size));
+  }
+  return {slices.data(), slices.size()};
+}
+
+std::string text_of(const grpc::ByteBuffer& bytes) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(bytes.Dump(&slices).ok());
+  std::string text;
+  for (const grpc::Slice& slice : slices) {
+    text.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return text;
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 std::string bytes_of(const InferInput& input) {
   return std::string(reinterpret_cast<const char*>(input.data.data()), input.data.size());
 }
 
-TEST(DecodeRequest, RawBytesAreReadWhereTheyLie) {
+TEST(DecodeRequest, RawBytesAreTheInputs) {
   ModelInferRequest message = request_of("FP16");
   message.set_id("7");
   message.add_raw_input_contents("abcd");
   message.add_outputs()->set_name("y");
-  const auto request = decode_request(message, nullptr);
+  const auto request = decode(message);
   ASSERT_TRUE(request.ok()) << request.status().message();
   EXPECT_EQ(request->id, "7");
   EXPECT_EQ(request->inputs[0].dtype, DType::kFloat16);
   EXPECT_EQ(request->inputs[0].shape, Dims{2});
-  EXPECT_EQ(static_cast<const void*>(request->inputs[0].data.data()),
-            message.raw_input_contents(0).data());
+  EXPECT_EQ(bytes_of(request->inputs[0]), "abcd");
   EXPECT_EQ(request->outputs, std::vector<std::string>{"y"});
 }
 
@@ -130,7 +164,7 @@ TEST(DecodeRequest, TypedContentsOfEveryKindBecomeTheirBytes) {
   for (const TypedCase& one : cases) {
     ModelInferRequest message = request_of(one.datatype);
     one.fill(message.mutable_inputs(0)->mutable_contents());
-    const auto request = decode_request(message, nullptr);
+    const auto request = decode(message);
     ASSERT_TRUE(request.ok()) << one.datatype << ": " << request.status().message();
     EXPECT_EQ(bytes_of(request->inputs[0]), one.expected) << one.datatype;
   }
@@ -138,7 +172,7 @@ TEST(DecodeRequest, TypedContentsOfEveryKindBecomeTheirBytes) {
 
 void expect_refused(const ModelInferRequest& message, const std::string& part,
                     StatusCode code = StatusCode::kInvalidArgument) {
-  const auto request = decode_request(message, nullptr);
+  const auto request = decode(message);
   ASSERT_FALSE(request.ok()) << part;
   EXPECT_EQ(request.status().code(), code);
   EXPECT_THAT(request.status().message(), HasSubstr(part));
@@ -194,7 +228,7 @@ TEST(DecodeRequest, TensorParametersSayWhereAndWhat) {
   auto* output = message.add_outputs();
   output->set_name("y");
   (*output->mutable_parameters())["classification"].set_int64_param(3);
-  const auto request = decode_request(message, nullptr);
+  const auto request = decode(message);
   ASSERT_TRUE(request.ok()) << request.status().message();
   EXPECT_EQ(request->inputs[0].shared_memory, (SharedMemoryRef{"r", 4, 8}));
   EXPECT_EQ(request->output_options.at(0).class_count, 3U);
@@ -235,20 +269,100 @@ TEST(Parameters, SequencesAreUnimplemented) {
   EXPECT_EQ(apply_parameters(&request).code(), StatusCode::kUnimplemented);
 }
 
-TEST(ResponseSink, OutputsLieInTheResponseInTheOrderAskedFor) {
-  auto response = std::make_shared<inference::ModelInferResponse>();
-  ResponseSink sink(response);
-  const auto second = sink.allocate(1, {"b", DType::kFloat32, {2}}, 8);
-  const auto first = sink.allocate(0, {"a", DType::kFloat32, {1}}, 4);
-  ASSERT_TRUE(second.ok() && first.ok());
-  EXPECT_EQ(static_cast<const void*>(*first), response->raw_output_contents(0).data());
-  EXPECT_EQ(static_cast<const void*>(*second), response->raw_output_contents(1).data());
-  EXPECT_EQ(response->raw_output_contents(1).size(), 8U);
+TEST(WireRequest, SmallContentsAreReadWhereTheyLieAndOthersOnce) {
+  ModelInferRequest message = request_of("INT8");
+  message.set_id("7");
+  (*message.mutable_parameters())["priority"].set_int64_param(2);
+  message.add_raw_input_contents(std::string(300, 'a'));
+  message.add_raw_input_contents("");
+  message.add_raw_input_contents(std::string(1 << 20, 'b') + "end");
+  message.add_raw_input_contents("last");
+  const std::string whole = message.SerializeAsString();
+  for (const std::size_t size : {std::size_t{1000}, std::size_t{16384}, whole.size()}) {
+    WireRequest request;
+    grpc::ByteBuffer bytes = cut_up(whole, size);
+    ASSERT_TRUE(request.read(&bytes).ok());
+    ModelInferRequest again = request.fields();
+    EXPECT_EQ(again.raw_input_contents_size(), 0);
+    for (const auto& raw : request.raw_contents()) again.add_raw_input_contents(text_of(raw));
+    EXPECT_EQ(again.SerializeAsString(), whole);
+  }
+  message.mutable_raw_input_contents(2)->resize(8);
+  const grpc::Slice slice(message.SerializeAsString());
+  grpc::ByteBuffer bytes(&slice, 1);
+  WireRequest request;
+  ASSERT_TRUE(request.read(&bytes).ok());
+  for (const auto& raw : request.raw_contents()) {
+    if (raw.empty()) continue;
+    const auto* there = reinterpret_cast<const std::uint8_t*>(raw.data());
+    EXPECT_TRUE(there >= slice.begin() && there + raw.size() <= slice.end());
+  }
 }
 
-TEST(ResponseSink, RefusesWhatNoMessageHolds) {
-  auto response = std::make_shared<inference::ModelInferResponse>();
-  ResponseSink sink(response);
+TEST(WireRequest, WhatIsNoMessageIsRefusedWhereverItEnds) {
+  ModelInferRequest message = request_of("INT8");
+  message.mutable_inputs(0)->mutable_contents()->add_int_contents(3);
+  message.add_raw_input_contents("abcdefgh");
+  message.add_outputs()->set_name("y");
+  const std::string whole = message.SerializeAsString();
+  for (std::size_t size = 0; size <= whole.size(); ++size) {
+    grpc::ByteBuffer bytes = cut_up(whole.substr(0, size), 7);
+    ModelInferRequest part;
+    // protobuf's own reading is right.
+    const bool is_message = part.ParseFromString(whole.substr(0, size));
+    WireRequest request;
+    const Status status = request.read(&bytes);
+    EXPECT_EQ(status.ok(), is_message) << size << ": " << status.message();
+    if (is_message) continue;
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    if (size > 3) {
+      EXPECT_EQ(request.fields().model_name(), "m") << size;
+    }
+  }
+  for (const std::string& text : {std::string("\x3a\xff\xff\xff\xff\x07"),  // 2^31 - 1 bytes
+                                  std::string("\x3a\xff\xff\xff\xff\xff\xff\x01"),  // 2^49
+                                  std::string("\x2a\x05\x0a"), std::string("\x3b"),
+                                  std::string("\x0a\x01"), std::string("\0", 1)}) {
+    grpc::ByteBuffer bytes = cut_up(text, 3);
+    EXPECT_EQ(WireRequest().read(&bytes).code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(WriteResponse, IsTheMessageWithItsOutputsByReference) {
+  const std::string large(1 << 20, 'z');
+  const InferResponse response{
+      "m",
+      "3",
+      "id",
+      {{"a", DType::kUInt8, {1 << 20}}, {"b", DType::kInt8, {3}}, {"shared", DType::kInt8, {3}}},
+      {{"p", true}}};
+  auto sink = std::make_shared<BufferSink>(kMostOutputBytes);
+  const auto b = sink->allocate(1, response.outputs[1], 3);
+  const auto a = sink->allocate(0, response.outputs[0], large.size());
+  ASSERT_TRUE(a.ok() && b.ok());
+  std::memcpy(*a, large.data(), large.size());
+  std::memcpy(*b, "xyz", 3);
+  inference::ModelInferResponse expected = encode_response(response);
+  for (const std::string& output : {large, std::string("xyz"), std::string()}) {
+    expected.add_raw_output_contents(output);
+  }
+  const grpc::ByteBuffer bytes = write_response(encode_response(response), sink);
+  EXPECT_EQ(text_of(bytes), expected.SerializeAsString());
+  std::vector<grpc::Slice> slices;
+  ASSERT_TRUE(bytes.Dump(&slices).ok());
+  EXPECT_TRUE(std::any_of(slices.begin(), slices.end(), [&](const grpc::Slice& slice) {
+    return static_cast<const void*>(slice.begin()) == *a;
+  }));
+  inference::ModelStreamInferResponse streamed;
+  *streamed.mutable_infer_response() = expected;
+  EXPECT_EQ(text_of(write_stream_response(encode_response(response), sink)),
+            streamed.SerializeAsString());
+  sink.reset();
+  EXPECT_EQ(text_of(bytes), expected.SerializeAsString()) << "the bytes hold the outputs";
+}
+
+TEST(BufferSink, RefusesWhatNoAnswerHolds) {
+  BufferSink sink(kMostOutputBytes);
   ASSERT_TRUE(sink.allocate(0, {"a", DType::kUInt8, {16}}, 16).ok());
   const auto big = sink.allocate(1, {"b", DType::kUInt8, {1LL << 31}}, std::size_t{1} << 31);
   EXPECT_EQ(big.status().code(), StatusCode::kResourceExhausted);
