@@ -55,12 +55,33 @@ def test_guidance_branches_side_by_side_equal_one_rank(tutti, tmp_path, mesh):
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_two_exchanges_a_layer_and_one_gather(tutti, tmp_path, ranks):
-    tutti("compile", ONNX / "transformer.onnx", "--output", tmp_path / "m", "--mesh", f"cp={ranks}")
+    options = ["--mesh", f"cp={ranks}", "--attention-exchange", "heads"]
+    tutti("compile", ONNX / "transformer.onnx", "--output", tmp_path / "m", *options)
     report = tutti.inspect(tmp_path / "m/1/model.plan", SIZES)
     kinds = [exchange["kind"] for exchange in report["exchanges"]]
     assert kinds.count("AllToAll") == 2 * LAYERS
     assert kinds.count("AllGather") == 1
     assert len(kinds) == 2 * LAYERS + 1
+
+
+# Its heads are grouped: on two ranks all keys and values are less than the queries that would travel.
+@pytest.mark.parametrize(
+    "ranks, kind, count", [(2, "AllGather", 1), (4, "AllToAll", 2), (8, "AllToAll", 2)]
+)
+def test_layers_move_the_less_of_heads_and_keys(tutti, tmp_path, ranks, kind, count):
+    moved = {}
+    for way in ("auto", "heads"):
+        options = ["--mesh", f"cp={ranks}", "--attention-exchange", way]
+        tutti("compile", ONNX / "transformer.onnx", "--output", tmp_path / way, *options)
+        exchanges = tutti.inspect(tmp_path / way / "1/model.plan", SIZES)["exchanges"]
+        of_layers, last = exchanges[:-1], exchanges[-1]
+        assert last["kind"] == "AllGather"
+        if way == "auto":
+            assert [e["kind"] for e in of_layers] == [kind] * count * LAYERS
+        moved[way] = sum(e["bytes"] for e in of_layers)
+    assert (
+        moved["auto"] < moved["heads"] if kind == "AllGather" else moved["auto"] == moved["heads"]
+    )
 
 
 def test_the_prompt_path_is_hoisted(tutti, tmp_path):
