@@ -20,14 +20,23 @@ std::vector<double> pieces_of(double count, int ranks) {
 
 struct AttentionSizes {
   double batch, heads, groups, results, width, result_width;
+  double key_width;  // and that of values
 };
 
-AttentionSizes sizes_of(const Node& attention, const SizeEstimate& sizes) {
+AttentionSizes sizes_of(const Node& attention, const TravellingRows& rows,
+                        const SizeEstimate& sizes) {
   const auto tokens = static_cast<std::size_t>(token_dimension(attention));
   const Shape& q = attention.input(0)->shape();
   const Shape& k = attention.input(1)->shape();
-  return {sizes(q[0]),      sizes(q[3 - tokens]), sizes(k[3 - tokens]),
-          sizes(q[tokens]), sizes(q[3]),          sizes(attention.output()->shape()[3])};
+  const double width = sizes(q[3]);
+  const double result_width = sizes(attention.output()->shape()[3]);
+  return {sizes(q[0]),
+          sizes(q[3 - tokens]),
+          sizes(k[3 - tokens]),
+          sizes(q[tokens]),
+          width,
+          result_width,
+          width + (rows.has_values ? result_width : 0)};
 }
 
 double elements_by_heads(const AttentionSizes& of, double queries, double keys, double units,
@@ -44,7 +53,7 @@ double elements_by_heads(const AttentionSizes& of, double queries, double keys, 
         std::ceil((first + shares[r]) * of.groups / units) - std::floor(first * of.groups / units);
     first += shares[r];
     sum += (queries - query_pieces[r]) * heads * of.width;
-    sum += (keys - key_pieces[r]) * groups * (of.width + of.result_width);
+    sum += (keys - key_pieces[r]) * groups * of.key_width;
     sum += result_pieces[r] * (of.heads - heads) * of.result_width;
   }
   return of.batch * sum;
@@ -85,11 +94,11 @@ std::optional<Dim> head_units(const Node& attention, int ranks) {
 
 AttentionBytes attention_bytes(const Node& attention, const TravellingRows& rows, int ranks,
                                const SizeEstimate& sizes) {
-  const AttentionSizes of = sizes_of(attention, sizes);
+  const AttentionSizes of = sizes_of(attention, rows, sizes);
   const double element = static_cast<double>(dtype_size(attention.input(0)->dtype()));
   const double keys = sizes(rows.keys);
   AttentionBytes bytes;
-  bytes.keys = element * of.batch * (ranks - 1) * keys * of.groups * (of.width + of.result_width);
+  bytes.keys = element * of.batch * (ranks - 1) * keys * of.groups * of.key_width;
   for (const double units : {of.groups, of.heads}) {
     if (units < ranks) continue;
     const double moved = element * elements_by_heads(of, sizes(rows.queries), keys, units, ranks);

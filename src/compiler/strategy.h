@@ -16,6 +16,7 @@ namespace tutti {
 struct TravellingRows {
   Dim queries = 0;
   Dim keys = 0;
+  bool has_values = true;  // of its own: no attention before it reads the same
 };
 
 struct AxisSeeds {

@@ -203,7 +203,7 @@ class UlyssesSeeder {
       }
       const TravellingRows rows = travelling_rows(*node);
       seeds_->attentions.emplace(node.get(), rows);
-      const bool keeps_queries = keeps_queries_ || (units && gathers(*node, rows));
+      const bool keeps_queries = keeps_queries_ || (units && gathers(*node));
       if (units && seed_joined(*node, *units, keeps_queries)) continue;
       if (units && !keeps_queries) seed_context(*node, *units);
       seed_plain(*node, keeps_queries);
@@ -228,11 +228,25 @@ class UlyssesSeeder {
   }
 
   // Only a choice where keys are of the queries' tokens. A short context's are priced later on.
-  bool gathers(const Node& attention, const TravellingRows& rows) {
+  // Attentions that read the same values choose together.
+  bool gathers(const Node& attention) {
+    if (chooses_ != AttentionExchange::kAuto || !asks_itself(attention)) return false;
     const int ranks = mesh_.size(axis_);
-    return chooses_ == AttentionExchange::kAuto && asks_itself(attention) &&
-           gathering_is_cheaper(attention, attention_bytes(attention, rows, ranks, sizes_), ranks,
-                                rates_, sizes_);
+    AttentionBytes all{0.0, 0};
+    std::vector<const Node*> asked;  // one may read the values twice
+    for (const Node* node : attention.input(2)->users()) {
+      if (node->type() != "Attention" || node->input(2) != attention.input(2) ||
+          std::find(asked.begin(), asked.end(), node) != asked.end()) {
+        continue;
+      }
+      TravellingRows rows = travelling_rows(*node);
+      rows.has_values = asked.empty();
+      asked.push_back(node);
+      const AttentionBytes one = attention_bytes(*node, rows, ranks, sizes_);
+      all.keys += one.keys;
+      if (all.heads) all.heads = one.heads ? std::optional(*all.heads + *one.heads) : std::nullopt;
+    }
+    return gathering_is_cheaper(attention, all, ranks, rates_, sizes_);
   }
 
   void seed_batches() {

@@ -131,6 +131,17 @@ TEST_F(AttentionExchangeTest, GroupedKeysAreGatheredWhereThatMovesLess) {
   expect_equal(grouped, {{"x", random_f32({1, 12, 16}, 1)}});
 }
 
+// Differential attention: two of 3 and 4 tensors by heads, of 1 and 2 by keys.
+TEST_F(AttentionExchangeTest, AttentionsOfTheSameValuesChooseTogether) {
+  std::string text = "graph @g (%x: f32[1, 12, 16]) {\n" + product("h", "x", 16, 16);
+  for (const char* part : {"q", "k", "r", "l", "v"}) text += heads(part, "h", 12, 4);
+  text += attention("a", "q", "k", "v", 12) + attention("b", "r", "l", "v", 12);
+  text += "  %y = Sub(%a, %b)\n  return %y\n}";
+  EXPECT_EQ(exchanges_of(compile_text(text, options("cp=2")))["AllToAll"], 0);
+  EXPECT_EQ(exchanges_of(compile_text(text, options("cp=4")))["AllGather"], 1);
+  expect_equal(text, {{"x", random_f32({1, 12, 16}, 1)}});
+}
+
 // The last queries see all keys, the first few: over many tokens that costs more than bytes do.
 TEST_F(AttentionExchangeTest, LongCausalQueriesAreNotLeftToTheLastRank) {
   EXPECT_EQ(exchanges_of(compile_text(one_attention(2, 12, true), options("cp=2")))["AllToAll"], 0);
