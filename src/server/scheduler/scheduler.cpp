@@ -286,11 +286,12 @@ void Scheduler::stop(std::optional<TimePoint> deadline) {
   work_.notify_all();  // nobody waits for a fuller batch any more
   const auto is_idle = [this] { return running_ == 0 && queue_.empty(); };
   if (deadline && !idle_.wait_until(lock, *deadline, is_idle)) {
-    const std::vector<PendingPtr> left = queue_.take_all();
+    std::vector<PendingPtr> left = queue_.take_all();
     lock.unlock();
     for (const PendingPtr& pending : left) {
       answer(*pending, unavailable("the server stops before the request's turn came"));
     }
+    left.clear();  // before the lock: one that is being cancelled waits for it in cancel()
     lock.lock();
   }
   idle_.wait(lock, is_idle);

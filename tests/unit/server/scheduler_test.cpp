@@ -490,5 +490,34 @@ TEST(Scheduler, StopWithADeadlineTellsThoseWhoseTurnDidNotCome) {
   EXPECT_TRUE(running.wait().ok());
 }
 
+// A request waits for its cancellation before it goes, and a cancellation for the queue.
+TEST(Scheduler, StopWithADeadlineAndCancellationsMayRace) {
+  constexpr int kWaiting = 200;
+  for (int round = 0; round < 10; ++round) {
+    auto gate = std::make_shared<Gate>();
+    Scheduler scheduler(gated(gate), kWaiting);
+    Sent running = make();
+    ASSERT_TRUE(scheduler.enqueue(running.pending).ok());
+    gate->await_arrivals(1);
+    std::vector<std::stop_source> sources(kWaiting);
+    std::vector<Sent> waiting;
+    for (std::stop_source& source : sources) {
+      waiting.push_back(make(std::nullopt, source.get_token()));
+      ASSERT_TRUE(scheduler.enqueue(waiting.back().pending).ok());
+      waiting.back().pending.reset();  // the scheduler's alone
+    }
+    std::thread stopper([&] { scheduler.stop(std::chrono::steady_clock::now()); });
+    waiting.front().answer.wait();
+    for (std::stop_source& source : sources) source.request_stop();
+    gate->open();
+    stopper.join();
+    EXPECT_TRUE(running.wait().ok());
+    for (Sent& one : waiting) {
+      const StatusCode code = one.wait().code();
+      EXPECT_TRUE(code == StatusCode::kUnavailable || code == StatusCode::kCancelled);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tutti::server
