@@ -32,7 +32,8 @@ class BatchQueue {
   BatchQueue(const BatchQueue&) = delete;
   BatchQueue& operator=(const BatchQueue&) = delete;
 
-  // False when there is no room: the item is dropped and its weight counted.
+  // False when there is no room: the item is dropped and its weight counted. There is always room
+  // for one of weight 0, but after close().
   bool put(Item item, std::size_t weight = 1) {
     bool is_worth_a_batch = false;
     {

@@ -26,12 +26,12 @@ class TraceManager::FileWriter {
     return std::make_shared<TraceCollection>(file, settings.log_frequency, settings.count);
   }
   void put(std::shared_ptr<TraceCollection> collection, TraceRecord record) {
-    queue_.put({std::move(collection), std::move(record)});
-    ++put_;
+    if (queue_.put({std::move(collection), std::move(record)})) ++put_;
   }
-  // The collection has all that it will get: it ends behind what was put before.
+  // The collection has all that it will get: it ends behind what was put before, and on the queue's
+  // thread, however full the queue is: files are that thread's.
   void end(std::shared_ptr<TraceCollection> collection) {
-    queue_.put({std::move(collection), std::nullopt});
+    queue_.put({std::move(collection), std::nullopt}, 0);
   }
   TraceCounts counts() const { return {put_, queue_.dropped()}; }
 

@@ -40,6 +40,19 @@ TEST(BatchQueue, CountsWeights) {
   EXPECT_EQ(queue.dropped(), 5U);
 }
 
+TEST(BatchQueue, HasRoomForWhatWeighsNothing) {
+  std::vector<int> seen;
+  BatchQueue<int> queue({2, 100, hours(1)}, [&](const std::vector<int>& batch) {
+    seen.insert(seen.end(), batch.begin(), batch.end());
+  });
+  EXPECT_TRUE(queue.put(0, 2));
+  EXPECT_FALSE(queue.put(1, 1));
+  EXPECT_TRUE(queue.put(2, 0));
+  queue.close();
+  EXPECT_FALSE(queue.put(3, 0)) << "closed";
+  EXPECT_EQ(seen, (std::vector<int>{0, 2}));
+}
+
 TEST(BatchQueue, ABatchHoldsNoMoreThanItsWeight) {
   std::vector<std::size_t> sizes;
   {
