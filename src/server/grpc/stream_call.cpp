@@ -41,15 +41,18 @@ void StreamCall::go_on(Change change) {
       is_writing_ = true;
       next = answers_.front();
     }
-    if (!is_reading_ && has_more_requests_ && !is_stopping_ && in_flight_ < kMostInFlight) {
+    // Of a broken one neither: threads that are not gRPC's answer its requests, and the call is
+    // theirs no longer than these are in flight.
+    const bool takes_more = has_more_requests_ && !is_stopping_ && !is_broken_;
+    if (!is_reading_ && takes_more && in_flight_ < kMostInFlight) {
       is_reading_ = true;
       reads = true;
     }
-    if ((!has_more_requests_ || is_stopping_) && in_flight_ == 0 && !is_finished_) {
+    if (!takes_more && in_flight_ == 0 && !is_finished_) {
       is_finished_ = true;
       finishes = true;
     }
-    is_over = !has_more_requests_;
+    is_over = !has_more_requests_ || is_broken_;
   }
   // Outside the lock. After Finish() nothing of this may be touched.
   if (next.message) StartWrite(next.message.get());

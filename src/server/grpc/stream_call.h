@@ -49,7 +49,6 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   InferenceService& service_;
   const std::optional<TraceContext> parent_;  // of all its requests
   std::stop_source cancel_;
-  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
   grpc::ByteBuffer reading_;
 
   std::mutex mutex_;
@@ -61,6 +60,9 @@ class StreamCall final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::
   bool is_broken_ = false;         // under mutex_: nobody reads the answers
   bool is_stopping_ = false;       // under mutex_: takes no more requests
   bool is_finished_ = false;       // under mutex_
+
+  // Last: it goes first, and waits for a stop that is just being told, which uses the others.
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
 };
 
 }  // namespace tutti::server

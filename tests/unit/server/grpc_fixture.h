@@ -27,7 +27,7 @@ class GrpcFixture : public ::testing::Test {
     options.repository = {{folder_.path()}, mode, {}};
     if (mode == ControlMode::kExplicit) options.repository.startup_models = {"identity"};
     options.grpc->port = 0;
-    options.queue_capacity = 64;
+    options.queue_capacity = queue_capacity_;
     std::vector<std::unique_ptr<ModelBackend>> backends;
     backends.push_back(std::make_unique<FakeBackend>(gate_));
     auto server = Server::start(std::move(options), std::move(backends), make_silent_log());
@@ -92,6 +92,7 @@ class GrpcFixture : public ::testing::Test {
   }
 
   TempFolder folder_;
+  std::size_t queue_capacity_ = 64;
   std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
