@@ -3,6 +3,7 @@
 // that sums over them. Megatron-LM (https://arxiv.org/abs/1909.08053) does the same by hand.
 #include <algorithm>
 
+#include "compiler/attention_exchange.h"
 #include "compiler/feature_sources.h"
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
@@ -13,16 +14,11 @@ namespace {
 
 // Units of the query heads: whole heads in the ratio of queries to keys, enough that every rank
 // has some where that is possible.
-std::optional<Dim> head_units(const Node& attention, std::size_t heads, int ranks) {
+std::optional<Dim> units_of_heads(const Node& attention, std::size_t heads, int ranks) {
   const Dim& query = attention.input(0)->shape()[heads];
   const Dim& groups = attention.input(1)->shape()[heads];
   if (!query.is_constant() || !groups.is_constant() || groups.is(0)) return std::nullopt;
-  const std::int64_t size = query.constant() / groups.constant();
-  for (std::int64_t copies = 1; copies <= size; ++copies) {
-    const std::int64_t units = groups.constant() * copies;
-    if (size % copies == 0 && units >= ranks) return Dim(units);
-  }
-  return query;
+  return head_units(attention, ranks).value_or(query);
 }
 
 // Whether the heads are split.
@@ -33,7 +29,7 @@ bool seed_heads(const Node& attention, const Mesh& mesh, int axis, AxisSeeds* se
                                        [&](const Value* input) {
                                          return !feature_sources({input, heads}).products.empty();
                                        });
-  const auto units = head_units(attention, at, mesh.size(axis));
+  const auto units = units_of_heads(attention, at, mesh.size(axis));
   if (!has_weights || !units || units->is(1)) return false;
   for (const Value* value : {attention.input(0), attention.output()}) {
     seeds->labels.emplace_back(value, Split{heads, axis, *units, 1});
