@@ -163,10 +163,8 @@ Result<std::vector<TransferPlan>> piece_of(const std::vector<TransferPlan>& whol
 }
 
 std::int64_t num_pieces(const AttentionProblem& p, std::int64_t ranks, Pipelining asked) {
-  const std::int64_t bytes =
-      p.batch * p.queries *
-      (p.heads * (p.qk_size + p.v_size) + p.kv_heads * (p.qk_size + p.v_size)) *
-      static_cast<std::int64_t>(dtype_size(p.dtype)) * (ranks - 1) / ranks;
+  const std::int64_t bytes = p.batch * p.queries * (p.heads + p.kv_heads) * (p.qk_size + p.v_size) *
+                             static_cast<std::int64_t>(dtype_size(p.dtype)) * (ranks - 1) / ranks;
   const std::int64_t tiles = (p.queries + kQueryTile - 1) / kQueryTile * p.heads * p.batch;
   for (const std::int64_t pieces : {4, 2}) {
     const bool fits = p.heads % pieces == 0 &&
