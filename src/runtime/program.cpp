@@ -102,37 +102,41 @@ Status Program::make_step(Step step, std::size_t position, const Descriptions& d
   return {};
 }
 
-// Those that the device takes. It says the same on every rank.
-Status Program::make_pipelines(const Descriptions& descriptions,
-                               std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
-  if (device_.is_host_memory()) return {};
-  for (Pipeline& pipeline : find_pipelines(graph_)) {
-    Step step;
-    step.node = &pipeline.node();
-    step.inputs = pipeline.inputs;
-    step.outputs = pipeline.outputs;
-    const Status status =
-        make_step(std::move(step), pipeline.first, descriptions, workspaces, op_rows);
-    if (status.code() == StatusCode::kUnimplemented) {
-      specs_.pop_back();
-      continue;
-    }
-    TUTTI_RETURN_IF_ERROR(status);
-    storage_.joined.emplace_back(pipeline.first, pipeline.last);
-    pipelines_.push_back(std::move(pipeline));
-  }
-  return {};
+// Whether the device takes it. It says the same on every rank.
+Result<bool> Program::take_pipeline(Pipeline pipeline, const Descriptions& descriptions,
+                                    std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
+  Step step;
+  step.node = &pipeline.node();
+  step.inputs = pipeline.inputs;
+  step.outputs = pipeline.outputs;
+  const Status status =
+      make_step(std::move(step), pipeline.first, descriptions, workspaces, op_rows);
+  if (status.code() == StatusCode::kUnimplemented) return false;
+  TUTTI_RETURN_IF_ERROR(status);
+  storage_.joined.emplace_back(pipeline.first, pipeline.last);
+  pipelines_.push_back(std::move(pipeline));
+  return true;
 }
 
 Status Program::make_kernels(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
                              RankProfile* op_rows) {
-  TUTTI_RETURN_IF_ERROR(make_pipelines(descriptions, workspaces, op_rows));
+  std::vector<Pipeline> found;
+  if (!device_.is_host_memory()) found = find_pipelines(graph_);
+  auto pipeline = found.begin();
   std::size_t position = 0;
-  auto joined = storage_.joined.begin();
+  std::size_t next = 0;  // the first node that is in no step yet
   for (const auto& node : graph_.nodes()) {
     const std::size_t at = position++;
-    if (joined != storage_.joined.end() && at == joined->second) ++joined;
-    if (joined != storage_.joined.end() && at >= joined->first) continue;
+    if (at < next) continue;
+    if (pipeline != found.end() && pipeline->first == at) {
+      const std::size_t last = pipeline->last;
+      TUTTI_ASSIGN_OR_RETURN(const bool is_taken, take_pipeline(std::move(*pipeline++),
+                                                                descriptions, workspaces, op_rows));
+      if (is_taken) {
+        next = last;
+        continue;
+      }
+    }
     if (node->op().is_view || cuts_constant(*node) || cuts_input(*node, graph_, storage_)) continue;
     Step step;
     step.node = node.get();
@@ -140,8 +144,6 @@ Status Program::make_kernels(const Descriptions& descriptions, std::vector<std::
     step.outputs.assign(node->outputs().begin(), node->outputs().end());
     TUTTI_RETURN_IF_ERROR(make_step(std::move(step), at, descriptions, workspaces, op_rows));
   }
-  std::stable_sort(steps_.begin(), steps_.end(),
-                   [](const Step& a, const Step& b) { return a.position < b.position; });
   return {};
 }
 

@@ -103,8 +103,8 @@ class Program {
   using Descriptions = std::unordered_map<const Value*, TensorDesc>;
   Status make_kernels(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
                       RankProfile* op_rows);
-  Status make_pipelines(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
-                        RankProfile* op_rows);
+  Result<bool> take_pipeline(Pipeline pipeline, const Descriptions& descriptions,
+                             std::vector<std::size_t>* workspaces, RankProfile* op_rows);
   // The step's kernel; `position` is that of the node, or of a pipeline's first.
   Status make_step(Step step, std::size_t position, const Descriptions& descriptions,
                    std::vector<std::size_t>* workspaces, RankProfile* op_rows);

@@ -18,18 +18,15 @@ class StoragePlanner {
                  const StorageOptions& options)
       : graph_(graph), options_(options), end_(static_cast<int>(graph.nodes().size()) + 1) {
     map_.desc_of = std::move(descriptions);
-    for (const auto& node : graph_.nodes()) {
-      time_of_.emplace(node.get(), static_cast<int>(times_.size()) + 1);
-      times_.push_back(static_cast<int>(times_.size()) + 1);
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      times_.push_back(static_cast<int>(i) + 1);
     }
-    std::vector<const Node*> nodes;
-    for (const auto& node : graph_.nodes()) nodes.push_back(node.get());
     for (const auto& [first, last] : options_.joined) {
-      for (std::size_t i = first; i < last; ++i) {
-        times_[i] = time_of_[nodes[i]] = static_cast<int>(first) + 1;
-        is_joined_.insert(nodes[i]);
-      }
+      std::fill(times_.begin() + static_cast<std::ptrdiff_t>(first),
+                times_.begin() + static_cast<std::ptrdiff_t>(last), times_[first]);
     }
+    auto time = times_.begin();
+    for (const auto& node : graph_.nodes()) time_of_.emplace(node.get(), *time++);
   }
 
   StorageMap plan(const std::vector<std::size_t>& workspaces) {
@@ -91,10 +88,10 @@ class StoragePlanner {
 
   // Whether only nodes read it that are joined with the one that writes it.
   bool is_hidden(const Value& value) const {
-    if (!is_joined_.contains(value.producer())) return false;
     const int time = time_of_.at(value.producer());
     const auto& outputs = graph_.outputs();
-    return std::find(outputs.begin(), outputs.end(), &value) == outputs.end() &&
+    return !value.users().empty() &&
+           std::find(outputs.begin(), outputs.end(), &value) == outputs.end() &&
            std::all_of(value.users().begin(), value.users().end(),
                        [&](const Node* user) { return time_of_.at(user) == time; });
   }
@@ -151,7 +148,6 @@ class StoragePlanner {
   const int end_;
   std::vector<int> times_;  // by node position
   std::unordered_map<const Node*, int> time_of_;
-  std::set<const Node*> is_joined_;
   StorageMap map_;
   std::vector<BufferLifetime> lifetimes_;  // by slot
 };
