@@ -14,23 +14,15 @@
 #include "backends/abi/plugin_backend.h"
 #include "backends/cpu/backend.h"
 #include "graph/printer.h"
-#include "ops/lowering.h"
 #include "runtime/instance.h"
+#include "support/core_ops.h"
 
 namespace tutti::abi {
 namespace {
 
 using ::testing::HasSubstr;
 
-const OpRegistry& ops() {
-  static const OpRegistry registry = [] {
-    OpRegistry all;
-    LoweringRegistry lowerings;
-    register_all_ops(&all, &lowerings);
-    return all;
-  }();
-  return registry;
-}
+using test::core_ops;
 
 // A backend with memory of its own kinds, of which it notes what it is asked.
 class MemoryBackend final : public Backend {
@@ -105,7 +97,7 @@ std::unique_ptr<Backend> plugin() {
 }
 
 Plan plan_of(const std::string& text) {
-  auto graph = parse_graph(text, ops());
+  auto graph = parse_graph(text, core_ops());
   EXPECT_TRUE(graph.ok()) << graph.status().to_string();
   Plan plan;
   plan.main = *std::move(graph);
@@ -197,7 +189,7 @@ TEST(Plugin, RanksTellEachOtherBytesThroughTheHost) {
   }
   // A CPU rank behind the border moves no data of others: it says so, and takes nobody with it.
   Graph graph;
-  const OpDef* op = ops().find("AllReduce");
+  const OpDef* op = core_ops().find("AllReduce");
   ASSERT_NE(op, nullptr);
   Value* x = graph.add_input("x", {DType::kFloat32, {2}});
   const Node* node = graph.add_node(
@@ -340,9 +332,9 @@ TEST(Plugin, LongMessagesAreCutNotOverrun) {
 }
 
 TEST(NodeText, AValueInSeveralPlacesIsOneInput) {
-  const auto graph = parse_graph("graph (%a: f32[n]) { %b = Add(%a, %a) return %b }", ops());
+  const auto graph = parse_graph("graph (%a: f32[n]) { %b = Add(%a, %a) return %b }", core_ops());
   ASSERT_TRUE(graph.ok());
-  const auto alone = parse_node(node_text(*(*graph)->nodes().front()), ops());
+  const auto alone = parse_node(node_text(*(*graph)->nodes().front()), core_ops());
   ASSERT_TRUE(alone.ok()) << alone.status().to_string();
   EXPECT_EQ((*alone)->inputs().size(), 1U);
   EXPECT_EQ((*alone)->nodes().front()->inputs().size(), 2U);

@@ -13,21 +13,13 @@
 #include "base/dispatch.h"
 #include "graph/printer.h"
 #include "operator_cases.h"
-#include "ops/lowering.h"
 #include "runtime/instance.h"
+#include "support/core_ops.h"
 
 namespace tutti::cuda {
 namespace {
 
-const OpRegistry& ops() {
-  static const OpRegistry registry = [] {
-    OpRegistry all;
-    LoweringRegistry lowerings;
-    register_all_ops(&all, &lowerings);
-    return all;
-  }();
-  return registry;
-}
+using test::core_ops;
 
 std::string with_type(std::string text, const std::string& type) {
   for (std::size_t at = 0; (at = text.find("$T", at)) != std::string::npos;) {
@@ -94,7 +86,7 @@ double tolerance_of(const std::string& type) {
 }
 
 Plan plan_of(const std::string& text) {
-  auto graph = parse_graph(text, ops());
+  auto graph = parse_graph(text, core_ops());
   EXPECT_TRUE(graph.ok()) << graph.status().to_string() << "\n" << text;
   Plan plan;
   if (!graph.ok()) return plan;
@@ -137,7 +129,7 @@ Status compile_nodes(const Graph& graph, RankContext& context) {
 }
 
 TEST(CudaKernels, CoverEveryCoreOperator) {
-  for (const OpDef* op : ops().all()) {
+  for (const OpDef* op : core_ops().all()) {
     if (op->is_view) continue;
     EXPECT_NE(kernel_table().find(op->type), nullptr) << op->type;
   }
@@ -152,7 +144,7 @@ TEST(CudaKernels, CompileForEveryOperatorCase) {
   for (const OperatorCase& test : operator_cases()) {
     // Types in between go through the same code.
     for (const std::string& type : std::set<std::string>{test.types.front(), test.types.back()}) {
-      auto graph = parse_graph(with_type(test.text, type), ops());
+      auto graph = parse_graph(with_type(test.text, type), core_ops());
       EXPECT_TRUE(graph.ok()) << test.name << ": " << graph.status().to_string();
       if (!graph.ok()) continue;
       const Status status = compile_nodes(**graph, context);
@@ -169,7 +161,7 @@ TEST(CudaKernels, FusedRowsAreOneKernel) {
   context.is_dry = true;
   context.compiler = compiler->get();
   for (const OperatorCase& test : operator_cases()) {
-    auto graph = parse_graph(with_type(test.text, test.types.front()), ops());
+    auto graph = parse_graph(with_type(test.text, test.types.front()), core_ops());
     ASSERT_TRUE(graph.ok()) << test.name << ": " << graph.status().to_string();
     const Node& node = *(*graph)->nodes().front();
     if (node.type() != "Fused") continue;

@@ -6,20 +6,10 @@
 #include "backends/cpu/backend.h"
 #include "backends/cuda/backend.h"
 #include "graph/printer.h"
-#include "ops/lowering.h"
 #include "runtime/instance.h"
+#include "support/core_ops.h"
 
 namespace tutti::cuda {
-
-inline const OpRegistry& ops() {
-  static const OpRegistry registry = [] {
-    OpRegistry all;
-    LoweringRegistry lowerings;
-    register_all_ops(&all, &lowerings);
-    return all;
-  }();
-  return registry;
-}
 
 // Over the mesh cp=RANKS; $N in the text is RANKS.
 inline Plan plan_of(int ranks, std::string text) {
@@ -29,7 +19,7 @@ inline Plan plan_of(int ranks, std::string text) {
   }
   Plan plan;
   plan.mesh = *Mesh::parse("cp=" + number);
-  auto graph = parse_graph(text, ops());
+  auto graph = parse_graph(text, test::core_ops());
   EXPECT_TRUE(graph.ok()) << graph.status().to_string();
   if (!graph.ok()) return plan;
   plan.main = *std::move(graph);

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/backend.h"
 #include "runtime/hooks.h"
+#include "support/host_rank.h"
 #include "toy.h"
 
 namespace tutti::toy {
@@ -65,33 +66,19 @@ class Fault final : public RankHooks {
 };
 
 // A CPU rank that asks before it takes memory.
-class RationedRank final : public RankDevice {
+class RationedRank final : public test::HostRank {
  public:
   using Ask = std::function<Status(int rank, std::size_t bytes)>;
   RationedRank(std::unique_ptr<RankDevice> device, int rank, const Ask& ask)
-      : device_(std::move(device)), rank_(rank), ask_(ask) {}
+      : HostRank(std::move(device)), rank_(rank), ask_(ask) {}
 
   bool is_host_memory() const override { return true; }
-  Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) override {
-    return device_->make_kernel(spec);
-  }
   Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
     if (ask_) TUTTI_RETURN_IF_ERROR(ask_(rank_, bytes));
-    return device_->allocate(bytes);
+    return HostRank::allocate(bytes);
   }
-  Result<const void*> place_constant(const Tensor& tensor) override {
-    return device_->place_constant(tensor);
-  }
-  Status upload(void* target, const void* host, std::size_t bytes) override {
-    return device_->upload(target, host, bytes);
-  }
-  Status download(void* host, const void* source, std::size_t bytes) override {
-    return device_->download(host, source, bytes);
-  }
-  Status finish() override { return device_->finish(); }
 
  private:
-  const std::unique_ptr<RankDevice> device_;
   const int rank_;
   const Ask& ask_;
 };

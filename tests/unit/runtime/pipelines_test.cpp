@@ -5,22 +5,15 @@
 
 #include "backends/cpu/backend.h"
 #include "graph/printer.h"
-#include "ops/lowering.h"
 #include "runtime/instance.h"
 #include "runtime/node_sequence.h"
+#include "support/core_ops.h"
+#include "support/host_rank.h"
 
 namespace tutti {
 namespace {
 
-const OpRegistry& ops() {
-  static const OpRegistry registry = [] {
-    OpRegistry all;
-    LoweringRegistry lowerings;
-    register_all_ops(&all, &lowerings);
-    return all;
-  }();
-  return registry;
-}
+using test::core_ops;
 
 // Two layers; keys and values of the first one stand behind others that all ranks have.
 constexpr const char* kLayers = R"(graph (%x: f32[1, t, 4, 8], %w: f32[1, 3, 2, 8]) {
@@ -49,7 +42,7 @@ constexpr const char* kLayers = R"(graph (%x: f32[1, t, 4, 8], %w: f32[1, 3, 2, 
 std::unique_ptr<Graph> parsed(std::string text, const std::string& from = "",
                               const std::string& to = "") {
   if (!from.empty()) text.replace(text.find(from), from.size(), to);
-  auto graph = parse_graph(text, ops());
+  auto graph = parse_graph(text, core_ops());
   EXPECT_TRUE(graph.ok()) << graph.status().to_string();
   return *std::move(graph);
 }
@@ -69,7 +62,7 @@ TEST(Pipelines, AreAttentionsBetweenTwoExchanges) {
   EXPECT_EQ(found[0].outputs[0]->name(), "b");
   EXPECT_TRUE(found[0].graph->verify().ok()) << print(*found[0].graph);
   // The node survives the way into a plug-in.
-  const auto again = parse_graph(print(*found[0].graph), ops());
+  const auto again = parse_graph(print(*found[0].graph), core_ops());
   ASSERT_TRUE(again.ok()) << again.status().to_string();
   EXPECT_EQ(print(**again), print(*found[0].graph));
 }
@@ -85,33 +78,19 @@ TEST(Pipelines, AreNotThereWhereSomebodyElseReadsWhatIsInside) {
 }
 
 // Ranks of the CPU that run a pipeline's nodes one after the other, in memory of their own.
-class JoiningDevice final : public RankDevice {
+class JoiningDevice final : public test::HostRank {
  public:
   JoiningDevice(std::unique_ptr<RankDevice> host, int* joined)
-      : host_(std::move(host)), joined_(joined) {}
+      : HostRank(std::move(host)), joined_(joined) {}
   Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) override {
-    if (spec.node.type() != "PipelinedAttention") return host_->make_kernel(spec);
+    if (spec.node.type() != "PipelinedAttention") return HostRank::make_kernel(spec);
     ++*joined_;
     body_ = spec.node.attr_graph("body");
     return make_node_sequence(
-        spec, *body_, [this](const KernelSpec& inner) { return host_->make_kernel(inner); });
+        spec, *body_, [this](const KernelSpec& inner) { return HostRank::make_kernel(inner); });
   }
-  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
-    return host_->allocate(bytes);
-  }
-  Result<const void*> place_constant(const Tensor& tensor) override {
-    return host_->place_constant(tensor);
-  }
-  Status upload(void* target, const void* host, std::size_t bytes) override {
-    return host_->upload(target, host, bytes);
-  }
-  Status download(void* host, const void* source, std::size_t bytes) override {
-    return host_->download(host, source, bytes);
-  }
-  Status finish() override { return {}; }
 
  private:
-  std::unique_ptr<RankDevice> host_;
   int* joined_;
   std::shared_ptr<const Graph> body_;
 };

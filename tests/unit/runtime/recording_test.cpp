@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "runtime/instance.h"
+#include "support/host_rank.h"
 #include "toy.h"
 
 namespace tutti {
@@ -71,26 +72,14 @@ class TapedCalls final : public Recording {
 };
 
 // Host memory that does not say so: requests are copied into the arena, as on a GPU.
-class TapedDevice final : public RankDevice {
+class TapedDevice final : public test::HostRank {
  public:
-  TapedDevice(std::unique_ptr<RankDevice> host, Tape& tape) : host_(std::move(host)), tape_(tape) {}
+  TapedDevice(std::unique_ptr<RankDevice> host, Tape& tape)
+      : HostRank(std::move(host)), tape_(tape) {}
   Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) override {
-    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, host_->make_kernel(spec));
+    TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, HostRank::make_kernel(spec));
     return std::unique_ptr<Kernel>(std::make_unique<TapedKernel>(std::move(kernel), tape_));
   }
-  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
-    return host_->allocate(bytes);
-  }
-  Result<const void*> place_constant(const Tensor& tensor) override {
-    return host_->place_constant(tensor);
-  }
-  Status upload(void* target, const void* host, std::size_t bytes) override {
-    return host_->upload(target, host, bytes);
-  }
-  Status download(void* host, const void* source, std::size_t bytes) override {
-    return host_->download(host, source, bytes);
-  }
-  Status finish() override { return {}; }
   bool can_record() const override { return true; }
   bool records_exchanges() const override { return tape_.has_exchanges; }
   void drop_recording() override {
@@ -109,7 +98,6 @@ class TapedDevice final : public RankDevice {
   }
 
  private:
-  std::unique_ptr<RankDevice> host_;
   Tape& tape_;
 };
 

@@ -11,6 +11,7 @@
 #include "server/backend_loader.h"
 #include "server/plan_backend.h"
 #include "server/service.h"
+#include "support/host_rank.h"
 
 namespace tutti::server {
 namespace {
@@ -18,33 +19,19 @@ namespace {
 using ::testing::HasSubstr;
 
 // A rank of the CPU that gets so much memory at a time.
-class PoorRank final : public RankDevice {
+class PoorRank final : public tutti::test::HostRank {
  public:
   PoorRank(std::unique_ptr<RankDevice> device, const std::atomic<std::size_t>& room)
-      : device_(std::move(device)), room_(room) {}
+      : HostRank(std::move(device)), room_(room) {}
   bool is_host_memory() const override { return true; }
-  Result<std::unique_ptr<Kernel>> make_kernel(const KernelSpec& spec) override {
-    return device_->make_kernel(spec);
-  }
   Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
     if (bytes > room_) {
       return Status(StatusCode::kResourceExhausted, str_cat(bytes, " bytes on GPU 0: full"));
     }
-    return device_->allocate(bytes);
+    return HostRank::allocate(bytes);
   }
-  Result<const void*> place_constant(const Tensor& tensor) override {
-    return device_->place_constant(tensor);
-  }
-  Status upload(void* target, const void* host, std::size_t bytes) override {
-    return device_->upload(target, host, bytes);
-  }
-  Status download(void* host, const void* source, std::size_t bytes) override {
-    return device_->download(host, source, bytes);
-  }
-  Status finish() override { return device_->finish(); }
 
  private:
-  const std::unique_ptr<RankDevice> device_;
   const std::atomic<std::size_t>& room_;
 };
 
