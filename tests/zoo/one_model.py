@@ -69,7 +69,6 @@ def export_folder(tiny: Tiny) -> Path:
 def measure(tiny: Tiny) -> dict[str, Any]:
     """The row of the table for one model."""
     folder = export_folder(tiny)
-    folder.mkdir(parents=True, exist_ok=True)
     row = {"name": tiny.name, "kind": tiny.kind, "class": tiny.class_name}
     exported = exported_model(tiny, folder)
     row["export"] = {k: v for k, v in exported.items() if k != "outputs"}
@@ -128,7 +127,7 @@ def case_folder(folder: Path, case: int) -> Path:
 
 
 def save_case(folder: Path, inputs: dict[str, Any], outputs: list[Any]) -> None:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, tensor in inputs.items():
         np.save(folder / f"in.{name}.npy", tensor.numpy())
     for i, tensor in enumerate(outputs):
