@@ -37,6 +37,7 @@ class AttentionCall:
     read: Runs  # rows whose result anybody reads
     old_key: bool = False  # an earlier call had the same keys, or the same values
     old_value: bool = False
+    element_bytes: int = 4  # of what the model gives its attention, which may be less than its own
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AttentionCall:
@@ -208,18 +209,18 @@ def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[Atte
             _is_among(one.key, [x.key for x in seen[:i]]),
             _is_among(one.value, [x.value for x in seen[:i]]),
         )
-        calls.append(AttentionCall(*shapes, *rows, *old))
+        calls.append(AttentionCall(*shapes, *rows, *old, one.query.element_size()))
     return calls
 
 
 def calls_of(tiny: Tiny) -> list[AttentionCall]:
     """Of one forward of a model of the zoo."""
-    _, seen = record(_forward(tiny, next_step=False))
+    _, seen = record(forward_of(tiny, next_step=False))
     changes_all = tiny.kind != "transformer"
-    return attention_calls(seen, None if changes_all else record(_forward(tiny, True))[1])
+    return attention_calls(seen, None if changes_all else record(forward_of(tiny, True))[1])
 
 
-def _forward(tiny: Tiny, next_step: bool) -> Callable[[], dict[str, torch.Tensor]]:
+def forward_of(tiny: Tiny, next_step: bool) -> Callable[[], dict[str, torch.Tensor]]:
     # Built for each: an argument may be a cache that a forward fills.
     module, inputs = build(tiny)
     structure, tensors = split_tensors(inputs)

@@ -13,8 +13,8 @@ read, the S queries of those change, and T keys; rank r has u_r, s_r and t_r of 
           (or a ring of the same bytes; Liu et al. 2023).
 
 Heads are dealt out as evenly as whole heads allow, in units of one key head with its query heads or of one query head. Longer runs
-and larger shares go to the same ranks, which makes the sum over r the least that such runs can make. Keys or values
-that an earlier attention had as well do not travel again.
+and larger shares go to the same ranks, which makes the sum over r the least that such runs can make. Elements are as wide as
+those that the model hands to its attention. Keys or values that an earlier attention had as well do not travel again.
 Of an attention over many short sequences (the frames of each place of a video) the ranks share out the sequences: nothing moves.
 """
 
@@ -25,8 +25,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from attention_calls import AttentionCall, Runs
-
-BYTES = 4  # fp32
 
 
 @dataclass(frozen=True)
@@ -151,9 +149,9 @@ def _by_heads(
         total += (sum(sent) - sent[rank]) * query_heads * call.query[3]
         total += (sum(keys) - keys[rank]) * key_heads * _key_width(call)
         total += returned[rank] * (heads - query_heads) * call.value[3]
-    return BYTES * call.query[0] * total
+    return call.element_bytes * call.query[0] * total
 
 
 def _by_keys(call: AttentionCall, keys: list[int]) -> int:
     lacking = sum(sum(keys) - own for own in keys)
-    return BYTES * call.query[0] * lacking * call.key[1] * _key_width(call)
+    return call.element_bytes * call.query[0] * lacking * call.key[1] * _key_width(call)
