@@ -363,6 +363,39 @@ TEST_F(FewerExchangesTest, KeysThatAConstantMaskClosesAreNotMade) {
   }
 }
 
+// The first attention's prompt is steady, so that gathering the patches' keys is cheaper; it needs
+// the rows of its queries of the mask that the second, which takes heads, needs whole.
+TEST_F(FewerExchangesTest, AMaskThatCostsNothingIsMadeWholeForAttentionsOfBothKinds) {
+  std::string text = "graph @g (%t: f32[1, 20, 16], %v: f32[1, 13, 16], %m: f32[1, 1, 33, 33]) {\n";
+  text += "  %two = constant f32[] [2.0]\n  %mask = Mul(%m, %two)\n";
+  text += "  %s0 = Concat(%t, %v) {axis = 1}\n";
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string l = str_cat("l", layer);
+    const std::string x = str_cat("s", layer);
+    text += heads(l + "q", x, 33) + heads(l + "k", x, 33) + heads(l + "v", x, 33);
+    text += str_cat("  %", l, "a = Attention(%", l, "q, %", l, "k, %", l, "v, %mask) {scale = 0.5",
+                    ", is_causal = 0, layout = \"bshd\"}\n");
+    text +=
+        merged(l + "o", l + "a", 33) + str_cat("  %s", layer + 1, " = Add(%", x, ", %", l, "o)\n");
+  }
+  text += R"(  %y = Slice(%s2) {axes = [1], starts = dims[20], ends = dims[33], steps = [1]}
+  return %y
+})";
+  CompileOptions cp = options("cp=2");
+  cp.invariant_inputs = {"t"};
+  const CompiledModel compiled = compile_text(text, cp);
+  ASSERT_EQ(compiled.attentions.size(), 2U);
+  EXPECT_EQ(compiled.attentions[0].way, "keys") << compiled.explain;
+  EXPECT_EQ(compiled.attentions[1].way, "heads") << compiled.explain;
+  for (const ExchangeInfo& exchange : compiled.exchanges) {
+    for (const std::string& value : exchange.values)
+      EXPECT_EQ(value.find("mask"), std::string::npos);
+  }
+  expect_equal(text, {{"t", random_f32({1, 20, 16}, 1)},
+                      {"v", random_f32({1, 13, 16}, 2)},
+                      {"m", random_f32({1, 1, 33, 33}, 3)}});
+}
+
 // A narrow product behind the text part of a joint attention: its sums would take fewer bytes, but
 // a transfer of their own beside the video's.
 TEST_F(FewerExchangesTest, PartsOfOneResultTravelTogether) {
