@@ -158,6 +158,7 @@ constexpr Pass kPasses[] = {
     {"drop unread rows", on_whole<drop_unread_rows>},
     {"sink transposes", on_whole<sink_transposes>},
     {"set attention layouts", on_whole<set_attention_layouts>},
+    {"sink grids", on_whole<sink_grids>},
     {"set precision", set_precision},
     {"find invariant inputs", find_invariants},
     {"join late", join_steady_late},
