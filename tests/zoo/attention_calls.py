@@ -2,7 +2,7 @@
 
 A call is seen whether it is PyTorch's own operator or a product, a softmax and a product. Its rows are told apart by
 experiment: another step (other latents, another time, the same prompt) leaves some queries and keys as they were; and the
-gradient of the outputs leaves some results without any. Masks that are inputs let everything through for that: a plan has to
+gradient of the outputs leaves some results without any, and some values (which a mask closes to all that is read). Masks that are inputs let everything through for that: a plan has to
 work for any content. Nothing here knows the compiler.
 """
 
@@ -33,10 +33,13 @@ class AttentionCall:
     key: tuple[int, ...]
     value: tuple[int, ...]
     queries: Runs  # rows whose query changes from step to step
-    keys: Runs  # rows whose key or value does
+    keys: Runs  # rows whose key or value does, and is read
     read: Runs  # rows whose result anybody reads
-    old_key: bool = False  # an earlier call had the same keys, or the same values
-    old_value: bool = False
+    key_from: int = (
+        0  # so many calls before was the first with the same keys, or with the same values
+    )
+    value_from: int = 0
+    bias: int = 0  # heads of a bias for each query and key that changes from step to step
     element_bytes: int = 4  # of what the model gives its attention, which may be less than its own
 
     @classmethod
@@ -61,6 +64,8 @@ class Seen:
     key: torch.Tensor
     value: torch.Tensor
     result: torch.Tensor
+    source: torch.Tensor  # the value as the model made it, which knows its gradient
+    bias: torch.Tensor | None = None
 
 
 class Recorder(TorchFunctionMode):
@@ -79,27 +84,29 @@ class Recorder(TorchFunctionMode):
         if isinstance(result, torch.Tensor):
             name = getattr(func, "__name__", "")
             if name == "scaled_dot_product_attention":
-                self.note(*args[:3], *(kwargs[k] for k in PARTS if k in kwargs), result)
+                given = dict(zip(PARTS, args, strict=False)) | kwargs
+                self.note(*(given.get(part) for part in PARTS), result)
             else:
                 self._follow(name, [a for a in args if isinstance(a, torch.Tensor)], result)
         return result
 
-    def note(self, query: Any, key: Any, value: Any, result: Any) -> None:
+    def note(self, query: Any, key: Any, value: Any, bias: Any, result: Any) -> None:
         if min(query.dim(), key.dim(), value.dim()) < 3:
             return
-        parts = [x.detach().clone() for x in (query, key, value)]
-        if result.requires_grad and not result.is_leaf:
-            result.retain_grad()
+        for tensor in (value, result):
+            if tensor.requires_grad and not tensor.is_leaf:
+                tensor.retain_grad()
         # Without a dimension of their own, heads are in the batch.
-        query, key, value = (x if x.dim() == 4 else x[None] for x in parts)
-        self.seen.append(Seen(query, key, value, result))
+        parts = [with_heads(x.detach().clone()) for x in (query, key, value)]
+        bias = None if bias is None else bias.detach().clone()
+        self.seen.append(Seen(*parts, result, value, bias))
 
     def _follow(self, name: str, tensors: list[torch.Tensor], result: torch.Tensor) -> None:
         if name in PRODUCTS and result.dim() in (3, 4) and len(tensors) >= 2:
             left, right = tensors[-2:]
             if id(left) in self._weights:
                 query, key, _ = self._weights[id(left)]
-                self.note(query, key, right, result)
+                self.note(query, key, right, None, result)
             elif left.dim() == right.dim() == result.dim():
                 self._scores[id(result)] = (left, right.transpose(-1, -2), result)
             return
@@ -120,7 +127,7 @@ def recording() -> Iterator[Recorder]:
 
     def noting(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(query, key, value, *args, **kwargs)
-        recorder.note(query, key, value, result[0] if isinstance(result, tuple) else result)
+        recorder.note(query, key, value, None, result[0] if isinstance(result, tuple) else result)
         return result
 
     flex_attention.flex_attention = noting
@@ -131,8 +138,12 @@ def recording() -> Iterator[Recorder]:
         flex_attention.flex_attention = original
 
 
-PARTS = ("query", "key", "value")
+PARTS = ("query", "key", "value", "attn_mask")
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm")
+
+
+def with_heads(x: torch.Tensor) -> torch.Tensor:
+    return x if x.dim() == 4 else x[None]
 
 
 def runs_of(rows: torch.Tensor) -> Runs:
@@ -159,18 +170,32 @@ def _rows(x: torch.Tensor) -> torch.Tensor:
     return (x != 0).any(dim=3).any(dim=1).any(dim=0)
 
 
-def _is_among(x: torch.Tensor, others: list[torch.Tensor]) -> bool:
-    return any(x.shape == other.shape and torch.equal(x, other) for other in others)
+def _first_among(x: torch.Tensor, others: list[torch.Tensor]) -> int:
+    """How many calls ago one had the same first; 0: none."""
+    for i, other in enumerate(others):
+        if x.shape == other.shape and torch.equal(x, other):
+            return len(others) - i
+    return 0
 
 
-def _rows_read(seen: Seen) -> torch.Tensor:
-    length = seen.query.shape[2]
-    if not seen.result.requires_grad:
-        return torch.ones(length, dtype=torch.bool)
-    gradient = seen.result.grad
-    if gradient is None:
-        return torch.zeros(length, dtype=torch.bool)
-    return _rows(gradient if gradient.dim() == 4 else gradient[None])
+def _with_gradient(x: torch.Tensor, rows: int) -> torch.Tensor:
+    """A flag for each row: whether the outputs depend on it, so far as gradients say."""
+    if not x.requires_grad:
+        return torch.ones(rows, dtype=torch.bool)
+    if x.grad is None:
+        return torch.zeros(rows, dtype=torch.bool)
+    return _rows(with_heads(x.grad))
+
+
+def _bias_heads(one: Seen, other: Seen | None) -> int:
+    """Of a bias that has a number for each query and key and is another in the next step."""
+    bias = one.bias
+    if bias is None or not bias.is_floating_point() or other is None or other.bias is None:
+        return 0
+    pairs = (one.query.shape[2], one.key.shape[2])
+    if tuple(bias.shape[-2:]) != pairs or min(pairs) < 2 or torch.equal(bias, other.bias):
+        return 0
+    return bias.shape[-3] if bias.dim() > 2 else 1
 
 
 def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, list[Seen]]:
@@ -203,13 +228,15 @@ def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[Atte
             other = next_step[i]
             queries = _rows(one.query - other.query)
             keys = _rows(one.key - other.key) | _rows(one.value - other.value)
-        read = _rows_read(one)
+        keys &= _with_gradient(one.source, shapes[1][2])
+        read = _with_gradient(one.result, shapes[0][2])
         rows = (runs_of(queries), runs_of(keys), runs_of(read))
-        old = (
-            _is_among(one.key, [x.key for x in seen[:i]]),
-            _is_among(one.value, [x.value for x in seen[:i]]),
+        first = (
+            _first_among(one.key, [x.key for x in seen[:i]]),
+            _first_among(one.value, [x.value for x in seen[:i]]),
         )
-        calls.append(AttentionCall(*shapes, *rows, *old, one.query.element_size()))
+        bias = _bias_heads(one, None if next_step is None else next_step[i])
+        calls.append(AttentionCall(*shapes, *rows, *first, bias, one.query.element_size()))
     return calls
 
 
