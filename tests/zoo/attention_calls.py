@@ -3,7 +3,8 @@
 A call is seen whether it is PyTorch's own operator or a product, a softmax and a product. Its rows are told apart by
 experiment: another step (other latents, another time, the same prompt) leaves some queries and keys as they were; and the
 gradient of the outputs leaves some results without any. Masks that are inputs let everything through for that: a plan has to
-work for any content. Nothing here knows the compiler.
+work for any content. Features that are 0 in all queries or all keys, or in all values, do not count: models fill up to the widths that
+kernels want. Nothing here knows the compiler.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class AttentionCall:
     read: Runs  # rows whose result anybody reads
     old_key: bool = False  # an earlier call had the same keys, or the same values
     old_value: bool = False
+    # The tensor of `source_width` features that keys and values are projections of, row by row; calls with one number share it.
+    source: int = -1
+    source_width: int = 0
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AttentionCall:
@@ -60,6 +64,7 @@ class Seen:
     key: torch.Tensor
     value: torch.Tensor
     result: torch.Tensor
+    source: torch.Tensor | None = None  # that keys and values are projections of
 
 
 class Recorder(TorchFunctionMode):
@@ -71,12 +76,15 @@ class Recorder(TorchFunctionMode):
         # By id: what a tensor of scores, or of their softmax, was made from. The tensors are kept, so ids stay theirs.
         self._scores: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
         self._weights: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+        # What rows are a projection of, each by itself.
+        self._sources: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        self._follow_rows(name, args, result)
         if isinstance(result, torch.Tensor):
-            name = getattr(func, "__name__", "")
             if name == "scaled_dot_product_attention":
                 self.note(*args[:3], *(kwargs[k] for k in PARTS if k in kwargs), result)
             else:
@@ -87,11 +95,33 @@ class Recorder(TorchFunctionMode):
         if min(query.dim(), key.dim(), value.dim()) < 3:
             return
         parts = [x.detach().clone() for x in (query, key, value)]
+        source = self._source_of(key, value)
         if result.requires_grad and not result.is_leaf:
             result.retain_grad()
         # Without a dimension of their own, heads are in the batch.
         query, key, value = (x if x.dim() == 4 else x[None] for x in parts)
-        self.seen.append(Seen(query, key, value, result))
+        self.seen.append(Seen(query, key, value, result, source))
+
+    def _follow_rows(self, name: str, args: Any, result: Any) -> None:
+        tensors = [x for x in torch.utils._pytree.tree_leaves(args) if isinstance(x, torch.Tensor)]
+        if name == "linear":
+            sources = {id(tensors[0]): tensors[0]}
+        elif name in ROW_BY_ROW:
+            found = [self._sources[id(x)][0] for x in tensors if id(x) in self._sources]
+            sources = {id(x): x for x in found}
+        else:
+            return
+        if len(sources) != 1:
+            return
+        for made in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(made, torch.Tensor):
+                self._sources[id(made)] = (*sources.values(), made)
+
+    def _source_of(self, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+        of_key, of_value = (self._sources.get(id(x), (None,))[0] for x in (key, value))
+        if of_key is None or of_key is not of_value or of_key.dim() < 2:
+            return None
+        return of_key if of_key.shape[-2] == key.shape[-2] else None
 
     def _follow(self, name: str, tensors: list[torch.Tensor], result: torch.Tensor) -> None:
         if name in PRODUCTS and result.dim() in (3, 4) and len(tensors) >= 2:
@@ -118,7 +148,9 @@ def recording() -> Iterator[Recorder]:
     recorder, original = Recorder(), flex_attention.flex_attention
 
     def noting(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(query, key, value, *args, **kwargs)
+        result = _dense(query, key, value, *args, **kwargs)
+        if result is None:
+            result = original(query, key, value, *args, **kwargs)
         recorder.note(query, key, value, result[0] if isinstance(result, tuple) else result)
         return result
 
@@ -130,8 +162,38 @@ def recording() -> Iterator[Recorder]:
         flex_attention.flex_attention = original
 
 
+def _dense(
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: Any = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    **others: Any,
+) -> torch.Tensor | None:
+    """Flex attention with a mask alone, as attention, which has a gradient on the CPU; None: there is more to it."""
+    if score_mod is not None or others.get("return_lse") or others.get("return_aux"):
+        return None
+    mask = None
+    if block_mask is not None:
+        from torch.nn.attention.flex_attention import create_mask
+
+        mask = create_mask(
+            block_mask.mask_mod, 1, query.shape[1], query.shape[2], key.shape[2], device="cpu"
+        )
+    with torch._C.DisableTorchFunction():
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
+        )
+
+
 PARTS = ("query", "key", "value")
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm")
+# Functions that leave each row to itself where rows are not their last dimension.
+ROW_BY_ROW = {"add", "chunk", "contiguous", "flatten", "float", "layer_norm", "mul", "permute"}
+ROW_BY_ROW |= {"reshape", "rms_norm", "split", "to", "transpose", "type_as", "unbind", "unflatten"}
+ROW_BY_ROW |= {"unsqueeze", "view", "__add__", "__mul__", "__radd__", "__rmul__"}
 
 
 def runs_of(rows: torch.Tensor) -> Runs:
@@ -158,6 +220,20 @@ def _rows(x: torch.Tensor) -> torch.Tensor:
     return (x != 0).any(dim=3).any(dim=1).any(dim=0)
 
 
+def _features(x: torch.Tensor) -> torch.Tensor:
+    """A flag for each feature: whether it is not 0 somewhere."""
+    return (x != 0).flatten(0, -2).any(dim=0)
+
+
+def _used_shapes(one: Seen) -> tuple[tuple[int, ...], ...]:
+    """Of queries, keys and values, each without repeats of heads and features that add nothing."""
+    scored = int((_features(one.query) & _features(one.key)).sum()) or one.query.shape[3]
+    carried = int(_features(one.value).sum()) or one.value.shape[3]
+    shapes = (tuple(one.query.shape), without_repeats(one.key), without_repeats(one.value))
+    widths = (scored, scored, carried)
+    return tuple((*shape[:3], width) for shape, width in zip(shapes, widths, strict=True))
+
+
 def _is_among(x: torch.Tensor, others: list[torch.Tensor]) -> bool:
     return any(x.shape == other.shape and torch.equal(x, other) for other in others)
 
@@ -175,7 +251,7 @@ def _rows_read(seen: Seen) -> torch.Tensor:
 def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, list[Seen]]:
     """The outputs of `forward` and its attentions, whose results know the outputs' gradient.
 
-    Flex attention has no gradient on the CPU: where a model has it, all results count as read.
+    Flex attention with a function of scores has no gradient on the CPU: where a model has it, all results count as read.
     """
     try:
         with torch.enable_grad(), recording() as recorder:
@@ -193,8 +269,9 @@ def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, lis
 def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[AttentionCall]:
     """Calls, in order. Without a next step every query and key counts as changing."""
     calls = []
+    sources = [one.source for one in seen if one.source is not None]
     for i, one in enumerate(seen):
-        shapes = (tuple(one.query.shape), without_repeats(one.key), without_repeats(one.value))
+        shapes = _used_shapes(one)
         if next_step is None:
             queries = torch.ones(shapes[0][2], dtype=torch.bool)
             keys = torch.ones(shapes[1][2], dtype=torch.bool)
@@ -208,7 +285,13 @@ def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[Atte
             _is_among(one.key, [x.key for x in seen[:i]]),
             _is_among(one.value, [x.value for x in seen[:i]]),
         )
-        calls.append(AttentionCall(*shapes, *rows, *old))
+        source = (-1, 0)
+        if one.source is not None:
+            source = (
+                next(n for n, x in enumerate(sources) if x is one.source),
+                one.source.shape[-1],
+            )
+        calls.append(AttentionCall(*shapes, *rows, *old, *source))
     return calls
 
 

@@ -12,7 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from attention_calls import AttentionCall
-from exchange_minimum import Least, Premises, is_exchanged, least_exchange, stretches
+from exchange_minimum import (
+    Least,
+    Premises,
+    is_exchanged,
+    least_exchange,
+    least_exchanges,
+    stretches,
+)
 
 SENDING = {
     "sends_unread_queries": "queries whose results nobody reads",
@@ -42,7 +49,7 @@ def check_exchanges(
     """
     layers = [call for call in calls if is_exchanged(call)]
     finest = stretches(calls, sequences)
-    least = [least_exchange(call, ranks, sequences, finest=finest) for call in layers]
+    least = least_exchanges(layers, ranks, sequences, finest)
     served = [e for e in mesh["exchanges"] if e["for"] == "attention"]
     bytes_least, moved = sum(one.bytes for one in least), sum(e["bytes"] for e in served)
     result = {"attentions": len(layers), "least_bytes": bytes_least, "attention_bytes": moved}

@@ -12,6 +12,11 @@ read, the S queries of those change, and T keys; rank r has u_r, s_r and t_r of 
   keys    Rank r keeps its queries and receives the other ranks' keys and values: (T - t_r) G (w + e). One exchange
           (or a ring of the same bytes; Liu et al. 2023).
 
+Where several attentions read keys and values that are projections of the same rows (a text that several layers ask), row by row, these
+rows of width D may come together once instead, and every rank projects them:
+
+  source  Rank r receives the other ranks' rows: (T - t_r) D, for all these attentions together. One exchange.
+
 Heads are dealt out as evenly as whole heads allow, in units of one key head with its query heads or of one query head. Longer runs
 and larger shares go to the same ranks, which makes the sum over r the least that such runs can make. Keys or values
 that an earlier attention had as well do not travel again.
@@ -76,6 +81,24 @@ def least_exchange(
     )
     choices = [choice for parts in cuts for choice in _ways(call, ranks, parts, premises)]
     return min(choices, key=lambda least: (least.bytes, -least.exchanges))
+
+
+def least_exchanges(
+    calls: list[AttentionCall],
+    ranks: int,
+    sequences: tuple[int, ...] = (),
+    finest: dict[int, tuple[int, ...]] | None = None,
+) -> list[Least]:
+    """Of each call, in order; of those that read one source, the first one's are those of the source where that is less."""
+    least = [least_exchange(call, ranks, sequences, finest=finest) for call in calls]
+    for source in {call.source for call in calls} - {-1}:
+        sharing = [i for i, call in enumerate(calls) if call.source == source]
+        together = _by_source(calls[sharing[0]], ranks)
+        if len(sharing) < 2 or together >= sum(least[i].bytes for i in sharing):
+            continue
+        for i in sharing:
+            least[i] = Least(together, 1) if i == sharing[0] else Least()
+    return least
 
 
 def _ways(
@@ -152,6 +175,12 @@ def _by_heads(
         total += (sum(keys) - keys[rank]) * key_heads * _key_width(call)
         total += returned[rank] * (heads - query_heads) * call.value[3]
     return BYTES * call.query[0] * total
+
+
+def _by_source(call: AttentionCall, ranks: int) -> int:
+    keys = held(call.keys, call, (), ranks, of_keys=True)
+    lacking = sum(sum(keys) - own for own in keys)
+    return BYTES * call.key[0] * lacking * call.source_width
 
 
 def _by_keys(call: AttentionCall, keys: list[int]) -> int:
