@@ -213,7 +213,19 @@ class UlyssesSeeder {
  private:
   TravellingRows travelling_rows(const Node& attention) const {
     const int dim = token_dimension(attention);
-    return {varying_rows({attention.input(0), dim}), varying_rows({attention.input(1), dim})};
+    TravellingRows rows;
+    rows.queries = varying_rows({attention.input(0), dim});
+    rows.keys = varying_rows({attention.input(1), dim});
+    rows.bias_heads = bias_heads(attention);
+    return rows;
+  }
+
+  // Of a pair representation that changes from call to call.
+  Dim bias_heads(const Node& attention) const {
+    const Value* mask = attention.input(3);
+    if (mask == nullptr || !varying_.contains(mask)) return 0;
+    if (PairChain(attention).rows().empty()) return 0;
+    return mask->rank() > 2 ? mask->shape()[mask->rank() - 3] : Dim(1);
   }
 
   // Of what is joined right in front of an attention, or of the whole.

@@ -46,7 +46,29 @@ def test_repeated_key_heads_and_values_count_once():
 
     first, second = calls(forward, heads(5, 1), heads(5, 2))
     assert first.key == (1, 1, 5, 4)
-    assert (first.old_value, second.old_value, second.old_key) == (False, True, False)
+    assert (first.value_from, second.value_from, second.key_from) == (0, 1, 0)
+
+
+def test_keys_that_a_mask_closes_are_not_read():
+    closed = torch.tensor([[True] * 4 + [False] * 3] * 5 + [[True] * 7] * 2)
+
+    def forward(latents):
+        return attention(latents, latents, latents * 2, attn_mask=closed)[:, :, :5]
+
+    (call,) = calls(forward, heads(7, 1), heads(7, 2))
+    assert (call.queries, call.keys, call.read) == (((0, 7),), ((0, 4),), ((0, 5),))
+
+
+def test_a_bias_over_pairs_that_changes():
+    steady = torch.randn(1, 1, 5, 5)
+
+    def forward(latents):
+        pairs = latents @ latents.transpose(-1, -2)
+        first = attention(latents, latents, latents, attn_mask=pairs)
+        return first + attention(latents, latents, latents, attn_mask=steady)
+
+    first, second = calls(forward, heads(5, 1), heads(5, 2))
+    assert (first.bias, second.bias) == (2, 0)
 
 
 def test_features_that_only_fill_up_do_not_count():
