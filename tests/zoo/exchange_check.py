@@ -18,6 +18,7 @@ from exchange_minimum import (
     Premises,
     families,
     is_exchanged,
+    least_exchanges,
     least_together,
     stretches,
 )
@@ -58,7 +59,7 @@ def check_exchanges(
     """
     layers = [call for call in calls if is_exchanged(call)]
     finest = stretches(calls, sequences)
-    least = [least_together(one, ranks, sequences, finest=finest) for one in families(calls)]
+    least = least_exchanges(calls, ranks, sequences, finest)
     served = [e for e in mesh["exchanges"] if e["for"] == "attention"]
     bytes_least, moved = sum(one.bytes for one in least), sum(e["bytes"] for e in served)
     result = {"attentions": len(layers), "least_bytes": bytes_least, "attention_bytes": moved}

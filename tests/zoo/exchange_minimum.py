@@ -23,6 +23,11 @@ rank that has h_r heads of all values and goes on by keys receives the values of
 A bias over pairs of query and key that changes from step to step is made where its query is, like all that is made of positions. Keys meet
 it there; heads need their share of it: rank r receives (S - s_r) T b_r more, b_r being its heads of the bias, or 1 where all share one.
 
+Where several attentions read keys and values that are projections of the same rows (a text that several layers ask), row by row, these
+rows of width D may come together once instead, and every rank projects them:
+
+  source  Rank r receives the other ranks' rows: (T - t_r) D, for all these attentions together. One exchange.
+
 Of an attention over many short sequences (the frames of each place of a video) the ranks share out the sequences: nothing moves.
 """
 
@@ -33,6 +38,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from attention_calls import AttentionCall, Runs
+
+BYTES = 4  # of what attentions' operands are made of, fp32
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,28 @@ def least_together(
     return min(choices, key=lambda least: (least.bytes, -least.exchanges))
 
 
+def least_exchanges(
+    calls: Iterable[AttentionCall],
+    ranks: int,
+    sequences: tuple[int, ...] = (),
+    finest: dict[int, tuple[int, ...]] | None = None,
+) -> list[Least]:
+    """Of each family, in order; of those that read one source, the first has the source's where that is less."""
+    found = families(calls)
+    least = [least_together(family, ranks, sequences, finest=finest) for family in found]
+    readers: dict[int, list[int]] = {}
+    for i, family in enumerate(found):
+        _, call = family[0]
+        if len(family) == 1 and call.source >= 0 and is_exchanged(call):
+            readers.setdefault(call.source, []).append(i)
+    for sharing in readers.values():
+        together = _by_source(found[sharing[0]][0][1], ranks)
+        if len(sharing) > 1 and together < sum(least[i].bytes for i in sharing):
+            for i in sharing:
+                least[i] = Least(together, 1) if i == sharing[0] else Least()
+    return least
+
+
 def _of_ways(chosen: Iterable[tuple[int, AttentionCall, Way]]) -> Least:
     keys: set[tuple[int, str]] = set()  # calls that had them first, and how they lie by now
     values: set[tuple[int, str]] = set()
@@ -220,6 +249,12 @@ def _by_heads(
 def _by_keys(call: AttentionCall, keys: list[int]) -> Way:
     lacking = sum(sum(keys) - own for own in keys)
     return _way(call, WHOLE, 0, lacking * call.key[1], 1)
+
+
+def _by_source(call: AttentionCall, ranks: int) -> int:
+    keys = held(call.keys, call, (), ranks, of_keys=True)
+    lacking = sum(sum(keys) - own for own in keys)
+    return BYTES * call.key[0] * lacking * call.source_width
 
 
 def _way(call: AttentionCall, lie: str, elements: int, key_rows: int, exchanges: int) -> Way:

@@ -24,10 +24,8 @@ import itertools
 from collections.abc import Iterator
 
 from attention_calls import all_rows
-from exchange_minimum import Least, Premises, least_exchange, run_lengths
+from exchange_minimum import BYTES, Least, Premises, least_exchange, run_lengths
 from position_calls import PositionCalls, SumCall, WindowCall
-
-BYTES = 4  # fp32
 
 
 def least_over_positions(calls: PositionCalls, ranks: int) -> Least:

@@ -5,10 +5,12 @@ import itertools
 import pytest
 from attention_calls import AttentionCall
 from exchange_minimum import (
+    Least,
     Premises,
     families,
     is_exchanged,
     least_exchange,
+    least_exchanges,
     least_together,
     run_lengths,
     stretches,
@@ -151,3 +153,25 @@ def test_stretches_that_are_read_may_be_cut_by_themselves():
 def test_stretches_end_where_sequences_or_changes_do():
     steady = call(88, moving=((11, 88),))
     assert stretches([steady, call(40)], (77, 11)) == {88: (11, 66, 11), 40: (40,)}
+
+
+def of_source(width, source=0, **sizes):
+    return AttentionCall(**{**vars(call(40, 11, **sizes)), "source": source, "source_width": width})
+
+
+def test_rows_that_several_attentions_project_come_together_once():
+    # Each of 4 ranks lacks 11 rows less its own, of 32 features; keys and values are 2 x 32 wide, each time.
+    shared = [of_source(32), of_source(32)]
+    assert least_exchanges(shared, 4) == [Least(4 * 3 * 11 * 32, 1), Least()]
+    alone = least_exchanges([of_source(32, 0), of_source(32, 1)], 4)
+    assert alone == [least_exchange(call(40, 11), 4)] * 2
+    assert alone[0].bytes == 4 * 3 * 11 * 2 * 32
+
+
+def test_wide_rows_are_projected_first():
+    wide = [of_source(32 * 5), of_source(32 * 5)]
+    assert least_exchanges(wide, 4) == [least_exchange(call(40, 11), 4)] * 2
+
+
+def test_rows_that_do_not_change_come_at_no_cost():
+    assert least_exchanges([of_source(32, moving=())] * 2, 4) == [Least(), Least()]
