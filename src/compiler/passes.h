@@ -32,6 +32,9 @@ Status fuse_activation(Graph& graph, const CompileOptions& options);
 // Scaled products around a Softmax -> Attention, with masks; expanded key/value heads go.
 Status fuse_attention(Graph& graph, const CompileOptions& options);
 
+// Rows and features that fill attentions up to some size and change nothing: they go.
+Status trim_attention(Graph& graph, const CompileOptions& options);
+
 // Expanded key/value heads that only show once the movements around an Attention are merged.
 Status drop_head_repeats(Graph& graph, const CompileOptions& options);
 

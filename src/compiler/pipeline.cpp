@@ -157,6 +157,7 @@ constexpr Pass kPasses[] = {
     {"drop head repeats", on_whole<drop_head_repeats>},
     {"drop unread rows", on_whole<drop_unread_rows>},
     {"sink transposes", on_whole<sink_transposes>},
+    {"trim attention", on_whole<trim_attention>},
     {"set attention layouts", on_whole<set_attention_layouts>},
     {"sink grids", on_whole<sink_grids>},
     {"set precision", set_precision},

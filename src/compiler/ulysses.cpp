@@ -191,8 +191,9 @@ class UlyssesSeeder {
     if (is_all_batch(graph_)) return seed_batches();
     const std::int64_t longest = longest_sequence(graph_);
     for (const auto& node : graph_.nodes()) {
-      if (node->type() != "Attention" || is_single({node->input(0), token_dimension(*node)}) ||
-          is_over_batch(*node, longest)) {
+      if (node->type() != "Attention" || is_over_batch(*node, longest)) continue;
+      if (is_single({node->input(0), token_dimension(*node)})) {
+        seed_single(*node);
         continue;
       }
       for (const TokenDim& pairs : PairChain(*node).rows()) seed_tokens(pairs);
@@ -213,7 +214,19 @@ class UlyssesSeeder {
  private:
   TravellingRows travelling_rows(const Node& attention) const {
     const int dim = token_dimension(attention);
-    return {varying_rows({attention.input(0), dim}), varying_rows({attention.input(1), dim})};
+    TravellingRows rows;
+    rows.queries = varying_rows({attention.input(0), dim});
+    rows.keys = varying_rows({attention.input(1), dim});
+    rows.bias_heads = bias_heads(attention);
+    return rows;
+  }
+
+  // Of a pair representation that changes from call to call.
+  Dim bias_heads(const Node& attention) const {
+    const Value* mask = attention.input(3);
+    if (mask == nullptr || !varying_.contains(mask)) return 0;
+    if (PairChain(attention).rows().empty()) return 0;
+    return mask->rank() > 2 ? mask->shape()[mask->rank() - 3] : Dim(1);
   }
 
   // Of what is joined right in front of an attention, or of the whole.
@@ -268,6 +281,13 @@ class UlyssesSeeder {
         seeds_->labels.emplace_back(value, Split{0, axis_, value->shape()[0], 1});
       }
     }
+  }
+
+  // One query (the last token, say) is no sequence to cut, but its keys may be one that changes.
+  void seed_single(const Node& attention) {
+    if (!head_units(attention, mesh_.size(axis_)) || !has_long_context(attention)) return;
+    seeds_->attentions.emplace(&attention, travelling_rows(attention));
+    seeds_->prefer_heads.insert(&attention);
   }
 
   void seed_groups(const Node& attention, const Dim& units) {

@@ -191,8 +191,20 @@ TEST_F(FewerExchangesTest, APairRepresentationIsSplitAlongItsQueries) {
   for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
     const CompiledModel compiled = compile_text(text, options(mesh));
     EXPECT_THAT(compiled.explain, ::testing::HasSubstr("l1b: f32 [1, 4, 10/cp, 10]"));
-    // Keys and values of the second layer, the update of the columns, the result.
-    EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllGather", 3}})) << compiled.explain;
+    // Keys and values of the second layer, the update of the columns, the result. Over 4 ranks less
+    // moves by heads: of q, k and v 30 rows of a head that ranks lack and 10 * 3 heads of results
+    // come to 480 numbers, and the bias has 10 more for each of 30 rows.
+    const AttentionChoice& second = compiled.attentions[1];
+    if (std::string_view(mesh) == "cp=4") {
+      EXPECT_EQ(second.bytes_by_heads, 4.0 * (480 + 300));
+      EXPECT_EQ(second.bytes_by_keys, 4.0 * 3 * 10 * 16 * 2);
+      EXPECT_EQ(second.way, "heads");
+      EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 2}, {"AllGather", 2}}))
+          << compiled.explain;
+    } else {
+      EXPECT_EQ(second.way, "keys");
+      EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllGather", 3}})) << compiled.explain;
+    }
   }
   expect_equal(text, {{"x", random_f32({1, 10, 16}, 1)}, {"z", random_f32({1, 10, 10, 6}, 2)}});
 }
