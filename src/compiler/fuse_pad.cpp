@@ -111,6 +111,35 @@ Value* padded_conv(GraphBuilder& b, const Node& conv) {
   return b.op("Conv", std::move(inputs), std::move(attributes));
 }
 
+// A convolution of which only some rows are kept (padded on both sides and cut to be causal), with
+// less padding instead.
+Value* trimmed_conv(GraphBuilder& b, const Graph& graph, const Node& slice) {
+  const Node* conv = producer_of(slice.input(0), "Conv");
+  if (conv == nullptr || !has_single_use(graph, slice.input(0))) return nullptr;
+  const Shape& shape = conv->output()->shape();
+  const std::size_t space = shape.size() - 2;
+  std::vector<std::int64_t> pads = conv->attr_ints("pads");
+  std::vector<std::int64_t> strides = conv->attr_ints("strides");
+  pads.resize(2 * space, 0);
+  strides.resize(space, 1);
+  const auto axes = slice.attr_ints("axes");
+  const auto steps = slice.attr_ints("steps");
+  const Shape starts = slice.attr_dims("starts");
+  const Shape ends = slice.attr_dims("ends");
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i] < 2 || steps[i] != 1) return nullptr;
+    const auto at = static_cast<std::size_t>(axes[i] - 2);
+    const Dim behind = shape[at + 2] - ends[i];
+    if (strides[at] != 1 || !starts[i].is_constant() || !behind.is_constant()) return nullptr;
+    pads[at] -= starts[i].constant();
+    pads[at + space] -= behind.constant();
+    if (pads[at] < 0 || pads[at + space] < 0) return nullptr;
+  }
+  AttributeMap attributes = conv->attributes();
+  attributes["pads"] = std::move(pads);
+  return b.op("Conv", conv->inputs(), std::move(attributes));
+}
+
 }  // namespace
 
 Status fuse_pad(Graph& graph, const CompileOptions& options) {
@@ -122,6 +151,7 @@ Status fuse_pad(Graph& graph, const CompileOptions& options) {
     Value* y = nullptr;
     if (node.type() == "Concat") y = pad_of_concat(b, node);
     if (node.type() == "Conv") y = padded_conv(b, node);
+    if (node.type() == "Slice") y = trimmed_conv(b, graph, node);
     TUTTI_RETURN_IF_ERROR(b.status());
     if (y != nullptr) replace_value(graph, node.output(), y);
   }

@@ -19,8 +19,12 @@ Status fuse_norm(Graph& graph, const CompileOptions& options);
 // Instance norms between reshapes, with scale and bias behind them: GroupNorm.
 Status fuse_group_norm(Graph& graph, const CompileOptions& options);
 
-// First or last rows joined to a value -> Pad; zeros around a convolution's input -> its padding.
+// First or last rows joined to a value -> Pad; zeros around a convolution's input -> its padding;
+// rows cut off a convolution's result -> less of it.
 Status fuse_pad(Graph& graph, const CompileOptions& options);
+
+// Flipped, convolved by a fixed kernel and flipped again -> convolved by the flipped kernel.
+Status cancel_flips(Graph& graph, const CompileOptions& options);
 
 // Where a strategy splits space: norms and means over it -> sums and pointwise nodes; then what
 // cuts or joins along the dimension that it splits -> Slices and Pads.

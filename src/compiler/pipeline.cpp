@@ -150,6 +150,7 @@ constexpr Pass kPasses[] = {
     {"fuse norms", on_whole<fuse_norm>},
     {"fuse group norms", on_whole<fuse_group_norm>},
     {"fuse padding", on_whole<fuse_pad>},
+    {"cancel flips", on_whole<cancel_flips>},
     {"fuse activations", on_whole<fuse_activation>},
     {"fuse attention", on_whole<fuse_attention>},
     {"split products", on_whole<split_products>},

@@ -6,6 +6,7 @@
 #include "compiler/cost.h"
 #include "compiler/hoist.h"
 #include "compiler/layout.h"
+#include "compiler/recurrences.h"
 #include "compiler/sequences.h"
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
@@ -510,6 +511,18 @@ class UlyssesSeeder {
   const std::set<const Value*> varying_;
 };
 
+// Steps of a recurrence take heads, of which each rank has to have some. Whether it has any.
+bool seed_recurrences(const Graph& graph, int axis, int ranks, AxisSeeds* seeds) {
+  bool has_any = false;
+  for (const RecurrenceRows& found : recurrence_rows(graph)) {
+    const Dim& heads = found.rows->shape()[static_cast<std::size_t>(found.heads)];
+    if (heads.constant() < ranks) continue;
+    seeds->labels.emplace_back(found.rows, Split{found.heads, axis, heads, 1});
+    has_any = true;
+  }
+  return has_any;
+}
+
 }  // namespace
 
 void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, AxisSeeds* seeds) {
@@ -534,7 +547,15 @@ void seed_ulysses(const Graph& graph, const CompileOptions& options, int axis, A
       best = rows;
     }
   }
-  UlyssesSeeder(graph, options, axis, std::move(best), seeds).run();
+  AxisSeeds with_heads = *seeds;
+  const bool has_recurrences = seed_recurrences(graph, axis, options.mesh.size(axis), &with_heads);
+  UlyssesSeeder(graph, options, axis, best, seeds).run();
+  if (!has_recurrences) return;
+  UlyssesSeeder(graph, options, axis, std::move(best), &with_heads).run();
+  const FactorMaps maps = factor_maps(graph, seeds->moves_rows);
+  const auto whole = outcome_of(graph, options, axis, maps, *seeds);
+  const auto split = outcome_of(graph, options, axis, maps, with_heads);
+  if (split && (!whole || is_better(*split, *whole))) *seeds = std::move(with_heads);
 }
 
 }  // namespace tutti

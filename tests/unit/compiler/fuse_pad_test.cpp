@@ -1,3 +1,4 @@
+#include "base/str_cat.h"
 #include "compiler_fixture.h"
 
 namespace tutti {
@@ -92,6 +93,36 @@ TEST_F(FusePadTest, OtherPadsStayInFrontOfTheConvolution) {
       %y = Conv(%s, %w) {pads = [1, 1]}
       return %y
     })");
+    expect_pass(fuse_pad, text, text);
+  }
+}
+
+// A convolution that is padded on both sides and cut to be causal.
+TEST_F(FusePadTest, RowsCutOffAConvolutionsResultArePaddingLess) {
+  expect_pass(fuse_pad, R"(graph @g (%x: f32[1, 4, t]) {
+    %w = constant f32[4, 4, 3] data
+    %c = Conv(%x, %w) {dilations = [1], group = 1, pads = [2, 2], strides = [1]}
+    %y = Slice(%c) {axes = [2], starts = dims[0], ends = dims[t], steps = [1]}
+    return %y
+  })",
+              R"(graph @g (%x: f32[1, 4, t]) {
+    %w = constant f32[4, 4, 3] data
+    %y = Conv(%x, %w) {dilations = [1], group = 1, pads = [2, 0], strides = [1]}
+    return %y
+  })");
+}
+
+TEST_F(FusePadTest, RowsThatHoldMoreThanPaddingAreCutOffBehind) {
+  for (const std::string_view cut :
+       {"axes = [2], starts = dims[2], ends = dims[7], steps = [1]",
+        "axes = [2], starts = dims[0], ends = dims[5], steps = [1]",
+        "axes = [1], starts = dims[0], ends = dims[2], steps = [1]",
+        "axes = [2], starts = dims[6], ends = dims[-1], steps = [-1]"}) {
+    const std::string text = str_cat(R"(graph @g (%x: f32[1, 4, 7]) {
+    %w = constant f32[4, 4, 3] data
+    %c = Conv(%x, %w) {dilations = [1], group = 1, pads = [1, 1], strides = [1]}
+    %y = Slice(%c) {)",
+                                     cut, "}\n    return %y\n  }");
     expect_pass(fuse_pad, text, text);
   }
 }
