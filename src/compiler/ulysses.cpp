@@ -191,6 +191,7 @@ class UlyssesSeeder {
     if (is_all_batch(graph_)) return seed_batches();
     const std::int64_t longest = longest_sequence(graph_);
     for (const auto& node : graph_.nodes()) {
+      if (is_across_tokens(*node)) seeds_->least_bytes.insert(node.get());
       if (node->type() != "Attention" || is_over_batch(*node, longest)) continue;
       if (is_single({node->input(0), token_dimension(*node)})) {
         seed_single(*node);
@@ -212,6 +213,12 @@ class UlyssesSeeder {
   }
 
  private:
+  // A product of what two projections made (of pairs of tokens, as in triangle multiplication).
+  bool is_across_tokens(const Node& node) const {
+    return chooses_ == AttentionExchange::kAuto && node.type() == "MatMul" &&
+           varying_.contains(node.input(0)) && varying_.contains(node.input(1));
+  }
+
   TravellingRows travelling_rows(const Node& attention) const {
     const int dim = token_dimension(attention);
     TravellingRows rows;
