@@ -186,8 +186,24 @@ class SplitChooser {
     price.seconds = price.bytes / ranks / rates.bytes_per_second +
                     static_cast<double>(before.size() + after.size()) * rates.seconds_per_exchange +
                     size_(node_flops(node)) * largest_share(split) / rates.flops_per_second +
-                    weight_bytes(node, map, split) / rates.memory_bytes_per_second;
+                    weight_bytes(node, map, split) / rates.memory_bytes_per_second +
+                    table_bytes(node, map, split) * rates.seconds_per_byte_held;
     return price;
+  }
+
+  // That a rank keeps of a table which it looks rows up in, and so never reads as a whole. Where a
+  // product reads the same table, pieces of its rows are there anyway.
+  double table_bytes(const Node& node, const FactorMap& map, const Candidate& split) const {
+    if (!seeds_.split_weights.contains(&node) || node.op().flops != nullptr) return 0;
+    const std::size_t weight = weight_use(node, map)->weight;
+    const Value& table = *node.input(weight);
+    const double bytes = static_cast<double>(table.constant().byte_size());
+    const auto held = split ? split_under(map, map.inputs[weight], *split, axis_) : std::nullopt;
+    const bool is_shared =
+        std::any_of(table.users().begin(), table.users().end(),
+                    [](const Node* user) { return user->op().flops != nullptr; });
+    if (!held) return bytes;
+    return is_shared && held->dim == 0 ? 0 : bytes * largest_share(split);
   }
 
   // That the busiest rank reads to do its share; of an embedding, only rows that are asked for.

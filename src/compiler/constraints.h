@@ -21,12 +21,13 @@ struct OperandDemand {
   std::size_t index = 0;
   int dim = -1;
   std::int64_t shards = 0;
+  std::optional<Dim> units = {};
   const LayoutConstraint* source = nullptr;
 };
 
 class AxisConstraints {
  public:
-  // Errors: a dimension that an annotated value does not have.
+  // Errors: a dimension that an annotated value does not have, twice, or of another size.
   static Result<AxisConstraints> create(const Graph& graph, const CompileOptions& options, int axis,
                                         const NameMap& names);
 

@@ -53,6 +53,14 @@ Status join_late(Graph& graph, const CompileOptions& options,
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
 
+// A product with the transposed table of a lookup (an output projection to the vocabulary that is
+// tied to the embedding) reads the table itself.
+Status tie_tables(Graph& graph, const CompileOptions& options);
+
+// Lookups in a piece of a table's rows, as the partition makes them -> lookups of rows that are
+// there, and zeros.
+Status mask_lookups(Graph& graph, const CompileOptions& options);
+
 // Where options.precision is set: f32 weights and compute -> that 16-bit type. precision.h says
 // what stays. Weights are converted at once, on all cores, so half of them must fit in memory.
 Status convert_precision(Graph& graph, const CompileOptions& options);

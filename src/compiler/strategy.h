@@ -24,6 +24,8 @@ struct AxisSeeds {
   // on segments.
   bool moves_rows = false;
   std::vector<std::pair<const Value*, Split>> labels;  // in order; earlier ones win
+  // Those that count where the others, spread along factors, have said nothing.
+  std::vector<std::pair<const Value*, Split>> late_labels;
   // Attentions that exchange tokens for heads when their keys turn out to be split along tokens.
   std::set<const Node*> prefer_heads;
   // Attentions that are to keep their queries and get all keys.

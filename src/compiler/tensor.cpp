@@ -81,8 +81,14 @@ class TensorSeeder {
         });
     if (!is_split || (sources.products.empty() && sources.attentions.empty())) return;
     seconds_.insert(&second);
-    for (const Node* first : sources.products) {
-      seeds_->labels.emplace_back(first->output(), feature_split(*first, axis_));
+    // Features that meet heads (gates) are cut as these are.
+    auto* labels = sources.attentions.empty() ? &seeds_->labels : &seeds_->late_labels;
+    for (std::size_t i = 0; i < sources.products.size(); ++i) {
+      Split split = feature_split(*sources.products[i], axis_);
+      const Dim& units = sources.units[i];
+      const bool is_enough = units.is_constant() && units.constant() >= mesh_.size(axis_);
+      if (is_enough) split.units = units;
+      labels->emplace_back(sources.products[i]->output(), std::move(split));
     }
   }
 
