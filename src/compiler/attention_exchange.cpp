@@ -59,6 +59,25 @@ double elements_by_heads(const AttentionSizes& of, double queries, double keys, 
   return of.batch * sum;
 }
 
+// Of a bias over pairs: for the queries of other ranks, what a rank's heads add to their scores.
+double bias_bytes(const Node& attention, const TravellingRows& rows, double units, int ranks,
+                  const SizeEstimate& sizes) {
+  if (rows.bias_heads.is(0)) return 0;
+  constexpr std::size_t kMask = 3;
+  const Value& bias = *attention.input(kMask);
+  const AttentionSizes of = sizes_of(attention, rows, sizes);
+  const std::vector<double> pieces = pieces_of(sizes(rows.queries), ranks);
+  const std::vector<double> shares = pieces_of(units, ranks);
+  double rows_of_heads = 0;
+  for (std::size_t r = 0; r < shares.size(); ++r) {
+    const double heads = rows.bias_heads.is(1) ? 1 : shares[r] * of.heads / units;
+    rows_of_heads += (sizes(rows.queries) - pieces[r]) * heads;
+  }
+  const double batch = bias.rank() > 3 ? sizes(bias.shape()[0]) : 1;
+  return static_cast<double>(dtype_size(bias.dtype())) * batch * rows_of_heads *
+         sizes(bias.shape().back());
+}
+
 std::string way_of(const Node& attention, const FactorMap& map, const FactorSplit* split,
                    int ranks) {
   if (split == nullptr) return "whole";
@@ -101,7 +120,8 @@ AttentionBytes attention_bytes(const Node& attention, const TravellingRows& rows
   bytes.keys = element * of.batch * (ranks - 1) * keys * of.groups * of.key_width;
   for (const double units : {of.groups, of.heads}) {
     if (units < ranks) continue;
-    const double moved = element * elements_by_heads(of, sizes(rows.queries), keys, units, ranks);
+    const double moved = element * elements_by_heads(of, sizes(rows.queries), keys, units, ranks) +
+                         bias_bytes(attention, rows, units, ranks, sizes);
     bytes.heads = std::min(moved, bytes.heads.value_or(moved));
   }
   return bytes;

@@ -69,8 +69,8 @@ class SplitChooser {
       });
       if (candidates.empty()) return constraints_.contradiction(node, map);
     }
-    // A mask that was made in pieces is one more thing to exchange for heads.
-    if (seeds_.prefer_heads.contains(&node) && !has_mask_in_pieces(node)) {
+    // A mask that was made in pieces is one more thing to exchange for heads, if nobody counted it.
+    if (seeds_.prefer_heads.contains(&node) && (counts_bias(node) || !has_mask_in_pieces(node))) {
       keep_if_any(&candidates, [&](const Candidate& split) {
         return split && splits_heads(node, map, *split, ranks);
       });
@@ -112,6 +112,11 @@ class SplitChooser {
   static bool splits_weight(const Node& node, const FactorMap& map, const FactorSplit& split) {
     const auto use = weight_use(node, map);
     return use && split_under(map, map.inputs[use->weight], split, 0).has_value();
+  }
+
+  bool counts_bias(const Node& attention) const {
+    const auto rows = seeds_.attentions.find(&attention);
+    return rows != seeds_.attentions.end() && !rows->second.bias_heads.is(0);
   }
 
   bool has_mask_in_pieces(const Node& attention) const {

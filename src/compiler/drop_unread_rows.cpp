@@ -1,11 +1,13 @@
-// Backwards from what is cut out of joined sequences: which rows of each value anybody reads. What
-// works on rows then works on those alone.
+// Backwards from what is cut out of joined sequences, and from keys that a mask closes: which rows
+// of each value anybody reads. What works on rows then works on those alone.
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "compiler/match.h"
+#include "compiler/open_keys.h"
+#include "compiler/operand_rows.h"
 #include "compiler/passes.h"
 #include "compiler/sequences.h"
 #include "compiler/sharding.h"
@@ -13,70 +15,6 @@
 
 namespace tutti {
 namespace {
-
-// Rows [start, end) of one dimension.
-struct Rows {
-  int dim = 0;
-  Dim start = 0;
-  Dim end = 0;
-  bool operator==(const Rows&) const = default;
-};
-
-using OperandRows = std::vector<std::optional<Rows>>;  // by operand; none: all of it
-
-// Both, and what lies between them; nullopt: sizes leave open what that is.
-std::optional<Rows> hull(const Rows& a, const Rows& b) {
-  if (a.dim != b.dim) return std::nullopt;
-  const auto pick = [](const Dim& low, const Dim& high, bool takes_low) -> std::optional<Dim> {
-    if (is_never_negative(high - low)) return takes_low ? low : high;
-    if (is_never_negative(low - high)) return takes_low ? high : low;
-    return std::nullopt;
-  };
-  const auto start = pick(a.start, b.start, true);
-  const auto end = pick(a.end, b.end, false);
-  if (!start || !end) return std::nullopt;
-  return Rows{a.dim, *start, *end};
-}
-
-bool is_work_on_rows(const Node& node) {
-  static const std::set<std::string, std::less<>> kTypes = {"Attention", "Linear", "MatMul"};
-  return kTypes.contains(node.type());
-}
-
-// Works on each row by itself, also in front of or behind such work.
-bool works_on_rows(const Node& node) {
-  static const std::set<std::string, std::less<>> kTypes = {
-      "Concat", "Expand", "LayerNormalization", "RMSNormalization", "Reshape",
-      "Slice",  "Split",  "Transpose"};
-  return node.op().factors != nullptr &&
-         (is_work_on_rows(node) || node.op().is_pointwise || kTypes.contains(node.type()));
-}
-
-// The rows of its operands that a node needs for these rows of its results; nullopt: all of them.
-std::optional<OperandRows> rows_of_operands(const Node& node, std::size_t output,
-                                            const Rows& rows) {
-  if (!works_on_rows(node)) return std::nullopt;
-  const FactorMap map = factors_of(node);
-  const auto& factors = map.outputs[output][static_cast<std::size_t>(rows.dim)];
-  if (factors.size() != 1) return std::nullopt;
-  if (map.factors[static_cast<std::size_t>(factors[0])].role != FactorRole::kParallel) {
-    return std::nullopt;
-  }
-  if (map.sum_with(factors[0]) != nullptr || map.sum_of(factors[0]) != nullptr) return std::nullopt;
-  OperandRows found(node.inputs().size());
-  for (std::size_t i = 0; i < node.inputs().size(); ++i) {
-    if (node.input(i) == nullptr) continue;
-    for (std::size_t d = 0; d < map.inputs[i].size(); ++d) {
-      const std::vector<int>& held = map.inputs[i][d];
-      if (std::find(held.begin(), held.end(), factors[0]) == held.end()) continue;
-      if (held.size() != 1 || found[i]) return std::nullopt;
-      // Weights are not for cutting.
-      if (is_work_on_rows(node) && node.input(i)->is_constant()) return std::nullopt;
-      found[i] = Rows{static_cast<int>(d), rows.start, rows.end};
-    }
-  }
-  return found;
-}
 
 class UnreadRows {
  public:
@@ -108,6 +46,13 @@ class UnreadRows {
     std::optional<Rows> rows;  // none: all
   };
 
+  // What a node is asked for: rows of its results, as the first that is read counts them.
+  struct Asked {
+    std::size_t output = 0;
+    Rows rows;
+    std::optional<OpenKeys> keys;  // of an attention: those that it needs
+  };
+
   bool is_whole(const Value& value, const Rows& rows) const {
     return rows.start.is(0) && rows.end == value.shape()[static_cast<std::size_t>(rows.dim)];
   }
@@ -120,7 +65,7 @@ class UnreadRows {
 
   // Somebody reads `rows` of the value, or all.
   void add(const Value* value, std::optional<Rows> rows) {
-    if (value == nullptr) return;
+    if (value == nullptr || (rows && is_nothing(*rows))) return;
     if (rows && is_whole(*value, *rows)) rows = std::nullopt;
     const auto [it, is_first] = read_.emplace(value, Read{true, rows});
     if (is_first || !it->second.rows) return;
@@ -128,34 +73,77 @@ class UnreadRows {
     if (it->second.rows && is_whole(*value, *it->second.rows)) it->second.rows = std::nullopt;
   }
 
-  // The rows of all results that anybody reads, and the first of those; none: all rows.
-  std::optional<std::pair<std::size_t, Rows>> asked_of(const Node& node) const {
-    std::optional<std::pair<std::size_t, Rows>> all;
+  // nullopt: all there is.
+  std::optional<Asked> asked_of(const Node& node) {
+    std::optional<Asked> asked = rows_asked_of(node);
+    if (node.type() != "Attention") return asked;
+    const int dim = token_dimension(node);
+    const Dim& queries = node.output()->shape()[static_cast<std::size_t>(dim)];
+    const Rows rows = asked ? asked->rows : Rows{dim, 0, queries};
+    const auto keys = keys_for(node, rows);
+    if (!keys) return asked;
+    return Asked{0, rows, keys};
+  }
+
+  std::optional<Asked> rows_asked_of(const Node& node) const {
+    std::optional<Asked> all;
     for (std::size_t o = 0; o < node.outputs().size(); ++o) {
       const Read read = read_of(node.output(o));
       if (!read.any) continue;
       if (!read.rows) return std::nullopt;
       if (!all) {
-        all = {o, *read.rows};
+        all = Asked{o, *read.rows, std::nullopt};
         continue;
       }
-      const auto both = hull(all->second, *read.rows);
+      const auto both = hull(all->rows, *read.rows);
       if (!both) return std::nullopt;
-      all->second = *both;
+      all->rows = *both;
     }
     return all;
   }
 
+  // The others are closed to these queries, and are sequences of their own.
+  std::optional<OpenKeys> keys_for(const Node& attention, const Rows& queries) {
+    const int dim = token_dimension(attention);
+    if (queries.dim != dim || !queries.start.is_constant() || !queries.end.is_constant()) {
+      return std::nullopt;
+    }
+    const auto open = open_keys(attention, queries.start.constant(), queries.end.constant());
+    if (!open) return std::nullopt;
+    const Rows rows{dim, open->first, open->end};
+    const bool are_some = !is_whole(*attention.input(1), rows) &&
+                          are_sequences(rows, sequences_.segments_of({attention.input(1), dim}));
+    return are_some ? open : std::nullopt;
+  }
+
+  bool is_read(const Node& node) const {
+    return std::any_of(node.outputs().begin(), node.outputs().end(),
+                       [this](const Value* output) { return read_of(output).any; });
+  }
+
+  // Rows of a node's operands; nullopt: all.
+  std::optional<OperandRows> operands_for(const Node& node, const Asked& asked) const {
+    auto operands = rows_of_operands(node, asked.output, asked.rows);
+    if (operands && asked.keys) {
+      for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+        (*operands)[i] = Rows{asked.rows.dim, asked.keys->first, asked.keys->end};
+      }
+    }
+    return operands;
+  }
+
   void ask(const Node& node) {
+    if (!is_read(node)) return;
+    const auto asked = asked_of(node);
     if (const auto rows = rows_cut_out(node)) {
       cuts_.emplace(&node, *rows);
+      if (asked && asked->rows.dim == rows->dim) narrow_.emplace(&node, *asked);
       return add(node.input(0), *rows);
     }
-    if (const auto asked = asked_of(node)) {
-      auto operands = rows_of_operands(node, asked->first, asked->second);
-      if (operands) {
+    if (asked) {
+      if (const auto operands = operands_for(node, *asked)) {
         for (std::size_t i = 0; i < operands->size(); ++i) add(node.input(i), (*operands)[i]);
-        narrow_.emplace(&node, asked->second);
+        narrow_.emplace(&node, *asked);
         return;
       }
     }
@@ -166,18 +154,24 @@ class UnreadRows {
   // joined. What anybody reads of its result.
   std::optional<Rows> rows_cut_out(const Node& node) {
     std::optional<Rows> rows;
+    const auto part_of = [&](const Value* output, int dim, const Dim& start, const Dim& end) {
+      const auto read = read_of(output).rows;
+      return read && read->dim == dim ? Rows{dim, start + read->start, start + read->end}
+                                      : Rows{dim, start, end};
+    };
     if (node.type() == "Slice") {
       const auto axes = node.attr_ints("axes");
       if (axes.size() != 1 || node.attr_ints("steps")[0] != 1) return std::nullopt;
-      rows =
-          Rows{static_cast<int>(axes[0]), node.attr_dims("starts")[0], node.attr_dims("ends")[0]};
+      rows = part_of(node.output(), static_cast<int>(axes[0]), node.attr_dims("starts")[0],
+                     node.attr_dims("ends")[0]);
     } else if (node.type() == "Split") {
       Dim start = 0;
       const Shape sizes = node.attr_dims("sizes");
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         if (read_of(node.output(i)).any) {
           if (rows) return std::nullopt;
-          rows = Rows{static_cast<int>(node.attr_int("axis")), start, start + sizes[i]};
+          rows = part_of(node.output(i), static_cast<int>(node.attr_int("axis")), start,
+                         start + sizes[i]);
         }
         start = start + sizes[i];
       }
@@ -238,25 +232,49 @@ class UnreadRows {
   }
 
   void rebuild(Node& node) {
-    if (const auto cut = cuts_.find(&node); cut != cuts_.end()) {
-      for (Value* output : node.outputs()) {
-        if (!read_of(output).any) continue;
-        return replace_value(graph_, output, rows_of(node.input(0), cut->second));
-      }
+    if (const auto cut = cuts_.find(&node); cut != cuts_.end()) return rebuild_cut(node);
+    const Asked& asked = narrow_.at(&node);
+    const OperandRows rows = *operands_for(node, asked);
+    std::vector<Value*> inputs;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] && is_nothing(*rows[i])) continue;  // of what is joined
+      inputs.push_back(rows[i] ? rows_of(node.input(i), *rows[i]) : node.input(i));
+    }
+    if (asked.keys) inputs[kMask] = mask_of(inputs[kMask], *asked.keys);
+    if (inputs.size() == 1 && joins(node, asked.rows.dim)) {
+      made_.emplace(node.output(), std::pair(inputs[0], asked.rows));
       return;
     }
-    const auto asked = asked_of(node);
-    const OperandRows rows = *rows_of_operands(node, asked->first, asked->second);
-    std::vector<Value*> inputs = node.inputs();
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (rows[i]) inputs[i] = rows_of(inputs[i], *rows[i]);
-    }
     const std::vector<Value*> made =
-        builder_.ops(node.type(), std::move(inputs), attributes_for(node, asked->second),
+        builder_.ops(node.type(), std::move(inputs), attributes_for(node, asked.rows),
                      static_cast<int>(node.outputs().size()));
     for (std::size_t o = 0; o < made.size(); ++o) {
-      if (made[o] != nullptr) made_.emplace(node.output(o), std::pair(made[o], asked->second));
+      if (made[o] == nullptr) continue;
+      if (is_whole(*node.output(o), asked.rows)) {
+        replace_value(graph_, node.output(o), made[o]);
+      } else {
+        made_.emplace(node.output(o), std::pair(made[o], asked.rows));
+      }
     }
+  }
+
+  void rebuild_cut(Node& node) {
+    for (Value* output : node.outputs()) {
+      const Read read = read_of(output);
+      if (!read.any) continue;
+      Value* rows = rows_of(node.input(0), cuts_.at(&node));
+      const auto part = narrow_.find(&node);
+      if (part == narrow_.end()) return replace_value(graph_, output, rows);
+      made_.emplace(output, std::pair(rows, part->second.rows));
+      return;
+    }
+  }
+
+  // Null: nothing is closed any more.
+  Value* mask_of(Value* mask, const OpenKeys& keys) {
+    if (keys.are_all_open) return nullptr;
+    const auto last = static_cast<std::int64_t>(mask->rank()) - 1;
+    return builder_.slice(mask, {last}, {keys.first}, {keys.end});
   }
 
   // Those that spell out the output's shape spell out that of the rows; a causal attention's first
@@ -278,12 +296,14 @@ class UnreadRows {
     return attributes;
   }
 
+  static constexpr std::size_t kMask = 3;  // operand of an Attention
+
   Graph& graph_;
   SequenceFinder sequences_;
   GraphBuilder builder_;
   std::map<const Value*, Read> read_;
   std::map<const Node*, Rows> cuts_;           // what they cut out
-  std::map<const Node*, Rows> narrow_;         // work on these rows alone
+  std::map<const Node*, Asked> narrow_;        // work on these rows alone
   std::map<const Node*, const Node*> region_;  // up to the first that is not here
   std::set<const Node*> works_;
   std::map<const Value*, std::pair<Value*, Rows>> made_;

@@ -32,6 +32,9 @@ Status fuse_activation(Graph& graph, const CompileOptions& options);
 // Scaled products around a Softmax -> Attention, with masks; expanded key/value heads go.
 Status fuse_attention(Graph& graph, const CompileOptions& options);
 
+// Rows and features that fill attentions up to some size and change nothing: they go.
+Status trim_attention(Graph& graph, const CompileOptions& options);
+
 // Expanded key/value heads that only show once the movements around an Attention are merged.
 Status drop_head_repeats(Graph& graph, const CompileOptions& options);
 
@@ -39,6 +42,10 @@ Status drop_head_repeats(Graph& graph, const CompileOptions& options);
 // become its layout "bshd".
 Status sink_transposes(Graph& graph, const CompileOptions& options);
 Status set_attention_layouts(Graph& graph, const CompileOptions& options);
+
+// Moves reshapes of tokens to a grid behind the work on single rows that is left at the end, so that
+// the ranks do it on their tokens.
+Status sink_grids(Graph& graph, const CompileOptions& options);
 
 // Where sequences are joined and one of them is all that is read in the end, the last layer works
 // on its rows alone.

@@ -74,9 +74,6 @@ class LabelSpread {
               const AxisSeeds& seeds)
       : mesh_(mesh), axis_(axis), maps_(maps), whole_(seeds.whole) {
     for (const auto& node : graph.nodes()) nodes_.push_back(node.get());
-    for (const Node* node : seeds.prefer_heads) {
-      if (has_heads_for_all(*node)) takes_heads_.insert(node);
-    }
     graph_outputs_.insert(graph.outputs().begin(), graph.outputs().end());
     for (const Node* node : nodes_) {
       const bool has_work =
@@ -84,6 +81,9 @@ class LabelSpread {
           std::any_of(node->inputs().begin(), node->inputs().end(),
                       [&](const Value* v) { return has_work_behind_.contains(v); });
       if (has_work) has_work_behind_.insert(node->outputs().begin(), node->outputs().end());
+    }
+    for (const Node* node : seeds.prefer_heads) {
+      if (has_heads_for_all(*node)) keep_whole(node->input(kMask));
     }
     for (const auto& [value, split] : seeds.labels) add_label(value, split);
     late_ = seeds.late_labels;
@@ -150,7 +150,7 @@ class LabelSpread {
       const Value* input = node.input(i);
       // Inputs and constants are whole on every rank: a piece of them costs nothing anyway.
       if (input == nullptr || input->producer() == nullptr || labels_.contains(input)) continue;
-      if (i == kMask && takes_heads_.contains(&node) && !has_work_behind_.contains(input)) continue;
+      if (whole_masks_.contains(input)) continue;
       auto label = split_under(map, map.inputs[i], *split, axis_);
       if (label && label->window) {
         if (!has_work_behind_.contains(input)) continue;
@@ -159,6 +159,14 @@ class LabelSpread {
       if (label && all_users_follow(*input, *label)) changed |= add_label(input, *label);
     }
     return changed;
+  }
+
+  // What costs nothing to make on the way to a mask.
+  void keep_whole(const Value* value) {
+    if (value == nullptr || value->producer() == nullptr || has_work_behind_.contains(value))
+      return;
+    if (!whole_masks_.insert(value).second) return;
+    for (const Value* input : value->producer()->inputs()) keep_whole(input);
   }
 
   bool has_heads_for_all(const Node& attention) const {
@@ -199,9 +207,9 @@ class LabelSpread {
   const FactorMaps& maps_;
   const std::set<const Node*>& whole_;
   std::vector<const Node*> nodes_;
-  // Attentions that will get whole tokens, whatever their queries' labels say: their masks, which
-  // cost little to make, are made whole.
-  std::set<const Node*> takes_heads_;
+  // Masks of attentions that will get whole tokens, whatever their queries' labels say: those that
+  // cost little to make are made whole, also for attentions that need a piece of the same mask.
+  std::set<const Value*> whole_masks_;
   std::set<const Value*> graph_outputs_;
   // What cost something to make. The rest is made whole on every rank rather than exchanged for
   // what windows read of it.

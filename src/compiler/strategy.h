@@ -17,6 +17,9 @@ struct TravellingRows {
   Dim queries = 0;
   Dim keys = 0;
   bool has_values = true;  // of its own: no attention before it reads the same
+  // The mask is a pair representation, made where its queries are: so many heads of it travel to
+  // where heads are. 0: it is made anywhere.
+  Dim bias_heads = 0;
 };
 
 struct AxisSeeds {

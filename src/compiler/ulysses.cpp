@@ -213,7 +213,19 @@ class UlyssesSeeder {
  private:
   TravellingRows travelling_rows(const Node& attention) const {
     const int dim = token_dimension(attention);
-    return {varying_rows({attention.input(0), dim}), varying_rows({attention.input(1), dim})};
+    TravellingRows rows;
+    rows.queries = varying_rows({attention.input(0), dim});
+    rows.keys = varying_rows({attention.input(1), dim});
+    rows.bias_heads = bias_heads(attention);
+    return rows;
+  }
+
+  // Of a pair representation that changes from call to call.
+  Dim bias_heads(const Node& attention) const {
+    const Value* mask = attention.input(3);
+    if (mask == nullptr || !varying_.contains(mask)) return 0;
+    if (PairChain(attention).rows().empty()) return 0;
+    return mask->rank() > 2 ? mask->shape()[mask->rank() - 3] : Dim(1);
   }
 
   // Of what is joined right in front of an attention, or of the whole.
@@ -228,10 +240,22 @@ class UlyssesSeeder {
   }
 
   // Only a choice where keys are of the queries' tokens. A short context's are priced later on.
-  // Attentions that read the same values choose together.
   bool gathers(const Node& attention) {
     if (chooses_ != AttentionExchange::kAuto || !asks_itself(attention)) return false;
-    const int ranks = mesh_.size(axis_);
+    return gathering_is_cheaper(attention, bytes_together(attention), mesh_.size(axis_), rates_,
+                                sizes_);
+  }
+
+  // Keys of a long context that changes from call to call, of a few queries, move more than their
+  // heads would.
+  bool has_long_context(const Node& attention) const {
+    if (chooses_ != AttentionExchange::kAuto) return false;
+    const AttentionBytes bytes = bytes_together(attention);
+    return bytes.heads && *bytes.heads < bytes.keys;
+  }
+
+  // Attentions that read the same values choose together.
+  AttentionBytes bytes_together(const Node& attention) const {
     AttentionBytes all{0.0, 0};
     std::vector<const Node*> asked;  // one may read the values twice
     for (const Node* node : attention.input(2)->users()) {
@@ -242,11 +266,11 @@ class UlyssesSeeder {
       TravellingRows rows = travelling_rows(*node);
       rows.has_values = asked.empty();
       asked.push_back(node);
-      const AttentionBytes one = attention_bytes(*node, rows, ranks, sizes_);
+      const AttentionBytes one = attention_bytes(*node, rows, mesh_.size(axis_), sizes_);
       all.keys += one.keys;
       if (all.heads) all.heads = one.heads ? std::optional(*all.heads + *one.heads) : std::nullopt;
     }
-    return gathering_is_cheaper(attention, all, ranks, rates_, sizes_);
+    return all;
   }
 
   void seed_batches() {
@@ -433,7 +457,7 @@ class UlyssesSeeder {
       const bool has_steady =
           varying_.contains(key) && varying_rows({key, dim}) != tokens_of({key, dim});
       if (has_steady) seed_gathered(attention);
-    } else if (asks_itself(attention)) {
+    } else if (asks_itself(attention) || has_long_context(attention)) {
       seeds_->prefer_heads.insert(&attention);
     }
   }

@@ -1,6 +1,7 @@
 """Models, repositories and servers for the protocol tests."""
 
 import shutil
+import subprocess
 
 import pytest
 import tiny_models
@@ -83,3 +84,22 @@ def repository(tmp_path, plans):
 
     Repository.path.mkdir()
     return Repository()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """An authority, and what it signed for a server and a client."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt",
+            "-days", "2", "-subj", "/CN=authority")  # fmt: skip
+    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
+    for name in ("server", "client"):
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out",
+                f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
+                "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.crt")  # fmt: skip
+    return folder

@@ -147,25 +147,6 @@ def test_flags_that_are_wrong_say_so(repository, flag, value, part):
     assert part in done.stderr
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    """An authority, and what it signed for a server and a client."""
-    folder = tmp_path_factory.mktemp("certificates")
-
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.crt",
-            "-days", "2", "-subj", "/CN=authority")  # fmt: skip
-    (folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
-    for name in ("server", "client"):
-        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out",
-                f"{name}.csr", "-subj", f"/CN={name}")  # fmt: skip
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
-                "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.crt")  # fmt: skip
-    return folder
-
-
 def encrypted(server, certificates, client=None):
     return triton.InferenceServerClient(
         server.url,

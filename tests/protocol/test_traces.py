@@ -23,18 +23,25 @@ TRACEPARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
 class Collector(otlp_grpc.TraceServiceServicer):
     """OTLP's receiver out of the opentelemetry-proto wheel."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, credentials=None):
         self.requests = []
+        self.metadata = []
         self.changed = threading.Condition()
         self.server = grpc.server(futures.ThreadPoolExecutor(2))
         otlp_grpc.add_TraceServiceServicer_to_server(self, self.server)
-        self.port = self.server.add_insecure_port(f"127.0.0.1:{port}")
+        address = f"127.0.0.1:{port}"
+        self.port = (
+            self.server.add_secure_port(address, credentials)
+            if credentials
+            else self.server.add_insecure_port(address)
+        )
         self.url = f"127.0.0.1:{self.port}"
         self.server.start()
 
     def Export(self, request, context):
         with self.changed:
             self.requests.append(request)
+            self.metadata.append(dict(context.invocation_metadata()))
             self.changed.notify_all()
         return otlp.ExportTraceServiceResponse()
 
@@ -300,6 +307,51 @@ def test_a_collector_that_is_gone_changes_nothing(repository, start):
     assert log.count("does not take traces") <= 2, "a line, not one a batch"
 
 
+@pytest.mark.parametrize("mutual", [False, True])
+def test_spans_travel_encrypted(repository, start, certificates, mutual):
+    def read(name):
+        return (certificates / name).read_bytes()
+
+    credentials = grpc.ssl_server_credentials(
+        [(read("server.key"), read("server.crt"))], read("ca.crt") if mutual else None, mutual
+    )
+    collector = Collector(credentials=credentials)
+    options = [
+        f"opentelemetry,certificate={certificates / 'ca.crt'}",
+        "opentelemetry,header=Authorization=Bearer a=b",
+        "opentelemetry,header=x-scope=test",
+    ]
+    if mutual:
+        options += [f"opentelemetry,client_certificate={certificates / 'client.crt'}"]
+        options += [f"opentelemetry,client_key={certificates / 'client.key'}"]
+    repository.add("affine")
+    try:
+        server = start(repository.path, options=otlp_options(f"https://{collector.url}", *options))
+        infer_affine(server.client)
+        assert len(collector.roots(1)) == 1
+        assert collector.metadata[0]["authorization"] == "Bearer a=b"
+        assert collector.metadata[0]["x-scope"] == "test"
+        shown = server.client.get_trace_settings().settings
+        assert "Bearer" not in str(shown)
+    finally:
+        collector.server.stop(None)
+
+
+def test_a_collector_of_another_authority_gets_nothing(repository, start, certificates):
+    """The certificate is not one of the machine's own authorities."""
+    pair = [(certificates / name).read_bytes() for name in ("server.key", "server.crt")]
+    collector = Collector(credentials=grpc.ssl_server_credentials([pair]))
+    repository.add("affine")
+    try:
+        server = start(repository.path, options=otlp_options(f"https://{collector.url}"))
+        infer_affine(server.client)
+        assert server.stop() == 0
+        assert collector.requests == []
+        assert "does not take traces" in server.log.read_text()
+    finally:
+        collector.server.stop(None)
+
+
 def test_what_waits_is_sent_at_the_end(repository, start, collector):
     repository.add("affine")
     options = otlp_options(collector.url, "opentelemetry,bsp_schedule_delay=3600000")
@@ -504,10 +556,46 @@ def test_settings_of_a_model_that_is_not_there(served):
         ("opentelemetry,url=http://localhost:4318/v1/traces", "expected HOST:PORT"),
         ("opentelemetry,bsp_max_export_batch_size=4096", "expected at most bsp_max_queue_size"),
         ("opentelemetry,resource=x", "is no KEY=VALUE"),
+        ("opentelemetry,header=x", "is no KEY=VALUE"),
+        ("opentelemetry,header=a b=x", "'a b' is no name of a header"),
+        ("opentelemetry,header=a=\n", "holds more than printable ASCII"),
+        ("opentelemetry,certificate=/nowhere.pem", "'/nowhere.pem' cannot be read"),
+        ("opentelemetry,client_key=/etc/passwd", "'/etc/passwd' is no PEM file"),
     ],
 )
 def test_flags_that_are_wrong_say_so(repository, start, config, part):
     with pytest.raises(RuntimeError) as caught:
         start(repository.path, options=("--trace-config", config))
     assert "--trace-config" in str(caught.value)
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"certificate": "ca.crt", "url": "localhost:4317"}, "is without TLS"),
+        (
+            {"client_key": "client.key", "url": "https://localhost:1"},
+            "client_certificate is missing",
+        ),
+        (
+            {"client_certificate": "client.crt", "url": "https://localhost:1"},
+            "client_key is missing",
+        ),
+        ({"url": "https://localhost:4318/v1/traces"}, "expected HOST:PORT"),
+    ],
+)
+def test_settings_that_contradict_each_other_say_so(
+    repository, start, certificates, settings, part
+):
+    files = {
+        name: value if name == "url" else certificates / value for name, value in settings.items()
+    }
+    options = [
+        text
+        for name, value in files.items()
+        for text in ("--trace-config", f"opentelemetry,{name}={value}")
+    ]
+    with pytest.raises(RuntimeError) as caught:
+        start(repository.path, options=options)
     assert part in str(caught.value)

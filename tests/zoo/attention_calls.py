@@ -2,13 +2,15 @@
 
 A call is seen whether it is PyTorch's own operator or a product, a softmax and a product. Its rows are told apart by
 experiment: another step (other latents, another time, the same prompt) leaves some queries and keys as they were; and the
-gradient of the outputs leaves some results without any. Masks that are inputs let everything through for that: a plan has to
-work for any content. Nothing here knows the compiler.
+gradient of the outputs leaves some results without any, and some values (which a mask closes to all that is read). Masks that are inputs let everything through for that: a plan has to
+work for any content. Features that are 0 in all queries or all keys, or in all values, do not count: models fill up to the widths that
+kernels want. Nothing here knows the compiler.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +35,16 @@ class AttentionCall:
     key: tuple[int, ...]
     value: tuple[int, ...]
     queries: Runs  # rows whose query changes from step to step
-    keys: Runs  # rows whose key or value does
+    keys: Runs  # rows whose key or value does, and is read
     read: Runs  # rows whose result anybody reads
-    old_key: bool = False  # an earlier call had the same keys, or the same values
-    old_value: bool = False
+    key_from: int = (
+        0  # so many calls before was the first with the same keys, or with the same values
+    )
+    value_from: int = 0
+    bias: int = 0  # heads of a bias for each query and key that changes from step to step
+    # The tensor of `source_width` features that keys and values are projections of, row by row, where several calls share it: its number.
+    source: int = -1
+    source_width: int = 0
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AttentionCall:
@@ -60,6 +68,9 @@ class Seen:
     key: torch.Tensor
     value: torch.Tensor
     result: torch.Tensor
+    source: torch.Tensor  # the value as the model made it, which knows its gradient
+    bias: torch.Tensor | None = None
+    projected: torch.Tensor | None = None  # what keys and values are projections of
 
 
 class Recorder(TorchFunctionMode):
@@ -71,34 +82,60 @@ class Recorder(TorchFunctionMode):
         # By id: what a tensor of scores, or of their softmax, was made from. The tensors are kept, so ids stay theirs.
         self._scores: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
         self._weights: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+        # What rows are a projection of, each by itself.
+        self._projected: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        self._follow_rows(name, args, result)
         if isinstance(result, torch.Tensor):
-            name = getattr(func, "__name__", "")
             if name == "scaled_dot_product_attention":
-                self.note(*args[:3], *(kwargs[k] for k in PARTS if k in kwargs), result)
+                given = dict(zip(PARTS, args, strict=False)) | kwargs
+                self.note(*(given.get(part) for part in PARTS), result)
             else:
                 self._follow(name, [a for a in args if isinstance(a, torch.Tensor)], result)
         return result
 
-    def note(self, query: Any, key: Any, value: Any, result: Any) -> None:
+    def note(self, query: Any, key: Any, value: Any, bias: Any, result: Any) -> None:
         if min(query.dim(), key.dim(), value.dim()) < 3:
             return
-        parts = [x.detach().clone() for x in (query, key, value)]
-        if result.requires_grad and not result.is_leaf:
-            result.retain_grad()
+        for tensor in (value, result):
+            if tensor.requires_grad and not tensor.is_leaf:
+                tensor.retain_grad()
         # Without a dimension of their own, heads are in the batch.
-        query, key, value = (x if x.dim() == 4 else x[None] for x in parts)
-        self.seen.append(Seen(query, key, value, result))
+        parts = [with_heads(x.detach().clone()) for x in (query, key, value)]
+        bias = None if bias is None else bias.detach().clone()
+        self.seen.append(Seen(*parts, result, value, bias, self._projection_of(key, value)))
+
+    def _follow_rows(self, name: str, args: Any, result: Any) -> None:
+        tensors = [x for x in torch.utils._pytree.tree_leaves(args) if isinstance(x, torch.Tensor)]
+        if name == "linear":
+            origins = {id(tensors[0]): tensors[0]}
+        elif name in ROW_BY_ROW:
+            found = [self._projected[id(x)][0] for x in tensors if id(x) in self._projected]
+            origins = {id(x): x for x in found}
+        else:
+            return
+        if len(origins) != 1:
+            return
+        for made in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(made, torch.Tensor):
+                self._projected[id(made)] = (*origins.values(), made)
+
+    def _projection_of(self, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
+        of_key, of_value = (self._projected.get(id(x), (None,))[0] for x in (key, value))
+        if of_key is None or of_key is not of_value or of_key.dim() < 2:
+            return None
+        return of_key if of_key.shape[-2] == key.shape[-2] else None
 
     def _follow(self, name: str, tensors: list[torch.Tensor], result: torch.Tensor) -> None:
         if name in PRODUCTS and result.dim() in (3, 4) and len(tensors) >= 2:
             left, right = tensors[-2:]
             if id(left) in self._weights:
                 query, key, _ = self._weights[id(left)]
-                self.note(query, key, right, result)
+                self.note(query, key, right, None, result)
             elif left.dim() == right.dim() == result.dim():
                 self._scores[id(result)] = (left, right.transpose(-1, -2), result)
             return
@@ -118,8 +155,10 @@ def recording() -> Iterator[Recorder]:
     recorder, original = Recorder(), flex_attention.flex_attention
 
     def noting(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(query, key, value, *args, **kwargs)
-        recorder.note(query, key, value, result[0] if isinstance(result, tuple) else result)
+        result = _dense(query, key, value, *args, **kwargs)
+        if result is None:
+            result = original(query, key, value, *args, **kwargs)
+        recorder.note(query, key, value, None, result[0] if isinstance(result, tuple) else result)
         return result
 
     flex_attention.flex_attention = noting
@@ -130,8 +169,44 @@ def recording() -> Iterator[Recorder]:
         flex_attention.flex_attention = original
 
 
-PARTS = ("query", "key", "value")
+def _dense(
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: Any = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    **others: Any,
+) -> torch.Tensor | None:
+    """Flex attention with a mask alone, as attention, which has a gradient on the CPU; None: there is more to it."""
+    if score_mod is not None or others.get("return_lse") or others.get("return_aux"):
+        return None
+    mask = None
+    if block_mask is not None:
+        from torch.nn.attention.flex_attention import create_mask
+
+        mask = create_mask(
+            block_mask.mask_mod, 1, query.shape[1], query.shape[2], key.shape[2], device="cpu"
+        )
+    with torch._C.DisableTorchFunction():
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
+        )
+
+
+PARTS = ("query", "key", "value", "attn_mask")
 PRODUCTS = ("matmul", "__matmul__", "bmm", "baddbmm")
+
+
+# Functions that leave each row to itself where rows are not their last dimension.
+ROW_BY_ROW = {"add", "chunk", "contiguous", "flatten", "float", "layer_norm", "mul", "permute"}
+ROW_BY_ROW |= {"reshape", "rms_norm", "split", "to", "transpose", "type_as", "unbind", "unflatten"}
+ROW_BY_ROW |= {"unsqueeze", "view", "__add__", "__mul__", "__radd__", "__rmul__"}
+
+
+def with_heads(x: torch.Tensor) -> torch.Tensor:
+    return x if x.dim() == 4 else x[None]
 
 
 def runs_of(rows: torch.Tensor) -> Runs:
@@ -158,24 +233,52 @@ def _rows(x: torch.Tensor) -> torch.Tensor:
     return (x != 0).any(dim=3).any(dim=1).any(dim=0)
 
 
-def _is_among(x: torch.Tensor, others: list[torch.Tensor]) -> bool:
-    return any(x.shape == other.shape and torch.equal(x, other) for other in others)
+def _features(x: torch.Tensor) -> torch.Tensor:
+    """A flag for each feature: whether it is not 0 somewhere."""
+    return (x != 0).flatten(0, -2).any(dim=0)
 
 
-def _rows_read(seen: Seen) -> torch.Tensor:
-    length = seen.query.shape[2]
-    if not seen.result.requires_grad:
-        return torch.ones(length, dtype=torch.bool)
-    gradient = seen.result.grad
-    if gradient is None:
-        return torch.zeros(length, dtype=torch.bool)
-    return _rows(gradient if gradient.dim() == 4 else gradient[None])
+def _used_shapes(one: Seen) -> tuple[tuple[int, ...], ...]:
+    """Of queries, keys and values, each without repeats of heads and features that add nothing."""
+    scored = int((_features(one.query) & _features(one.key)).sum()) or one.query.shape[3]
+    carried = int(_features(one.value).sum()) or one.value.shape[3]
+    shapes = (tuple(one.query.shape), without_repeats(one.key), without_repeats(one.value))
+    widths = (scored, scored, carried)
+    return tuple((*shape[:3], width) for shape, width in zip(shapes, widths, strict=True))
+
+
+def _first_among(x: torch.Tensor, others: list[torch.Tensor]) -> int:
+    """How many calls ago one had the same first; 0: none."""
+    for i, other in enumerate(others):
+        if x.shape == other.shape and torch.equal(x, other):
+            return len(others) - i
+    return 0
+
+
+def _with_gradient(x: torch.Tensor, rows: int) -> torch.Tensor:
+    """A flag for each row: whether the outputs depend on it, so far as gradients say."""
+    if not x.requires_grad:
+        return torch.ones(rows, dtype=torch.bool)
+    if x.grad is None:
+        return torch.zeros(rows, dtype=torch.bool)
+    return _rows(with_heads(x.grad))
+
+
+def _bias_heads(one: Seen, other: Seen | None) -> int:
+    """Of a bias that has a number for each query and key and is another in the next step."""
+    bias = one.bias
+    if bias is None or not bias.is_floating_point() or other is None or other.bias is None:
+        return 0
+    pairs = (one.query.shape[2], one.key.shape[2])
+    if tuple(bias.shape[-2:]) != pairs or min(pairs) < 2 or torch.equal(bias, other.bias):
+        return 0
+    return bias.shape[-3] if bias.dim() > 2 else 1
 
 
 def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, list[Seen]]:
     """The outputs of `forward` and its attentions, whose results know the outputs' gradient.
 
-    Flex attention has no gradient on the CPU: where a model has it, all results count as read.
+    Flex attention with a function of scores has no gradient on the CPU: where a model has it, all results count as read.
     """
     try:
         with torch.enable_grad(), recording() as recorder:
@@ -193,8 +296,9 @@ def record(forward: Callable[[], Mapping[str, torch.Tensor]]) -> tuple[dict, lis
 def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[AttentionCall]:
     """Calls, in order. Without a next step every query and key counts as changing."""
     calls = []
+    sources = _shared_sources(seen)
     for i, one in enumerate(seen):
-        shapes = (tuple(one.query.shape), without_repeats(one.key), without_repeats(one.value))
+        shapes = _used_shapes(one)
         if next_step is None:
             queries = torch.ones(shapes[0][2], dtype=torch.bool)
             keys = torch.ones(shapes[1][2], dtype=torch.bool)
@@ -202,14 +306,28 @@ def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[Atte
             other = next_step[i]
             queries = _rows(one.query - other.query)
             keys = _rows(one.key - other.key) | _rows(one.value - other.value)
-        read = _rows_read(one)
+        keys &= _with_gradient(one.source, shapes[1][2])
+        read = _with_gradient(one.result, shapes[0][2])
         rows = (runs_of(queries), runs_of(keys), runs_of(read))
-        old = (
-            _is_among(one.key, [x.key for x in seen[:i]]),
-            _is_among(one.value, [x.value for x in seen[:i]]),
+        first = (
+            _first_among(one.key, [x.key for x in seen[:i]]),
+            _first_among(one.value, [x.value for x in seen[:i]]),
         )
-        calls.append(AttentionCall(*shapes, *rows, *old))
+        bias = _bias_heads(one, None if next_step is None else next_step[i])
+        calls.append(AttentionCall(*shapes, *rows, *first, bias, *sources[i]))
     return calls
+
+
+def _shared_sources(seen: list[Seen]) -> list[tuple[int, int]]:
+    """For each call, number and width of what its keys and values are projections of, if another's are as well."""
+    users = Counter(id(one.projected) for one in seen if one.projected is not None)
+    shared = [source for source, count in users.items() if count > 1]
+    return [
+        (shared.index(id(one.projected)), one.projected.shape[-1])
+        if id(one.projected) in shared
+        else (-1, 0)
+        for one in seen
+    ]
 
 
 def calls_of(tiny: Tiny) -> list[AttentionCall]:

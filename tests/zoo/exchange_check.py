@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from attention_calls import AttentionCall
-from exchange_minimum import Least, Premises, is_exchanged, least_exchange, stretches
+from exchange_minimum import (
+    Family,
+    Least,
+    Premises,
+    families,
+    is_exchanged,
+    least_exchanges,
+    least_together,
+    stretches,
+)
 
 SENDING = {
     "sends_unread_queries": "queries whose results nobody reads",
@@ -42,7 +51,7 @@ def check_exchanges(
     """
     layers = [call for call in calls if is_exchanged(call)]
     finest = stretches(calls, sequences)
-    least = [least_exchange(call, ranks, sequences, finest=finest) for call in layers]
+    least = least_exchanges(calls, ranks, sequences, finest)
     served = [e for e in mesh["exchanges"] if e["for"] == "attention"]
     bytes_least, moved = sum(one.bytes for one in least), sum(e["bytes"] for e in served)
     result = {"attentions": len(layers), "least_bytes": bytes_least, "attention_bytes": moved}
@@ -78,16 +87,18 @@ def _of_bytes(
     least: int,
 ) -> list[str]:
     """Why attentions move `moved` bytes. `ways_taken`: what the plan's exchanges are for."""
-    groups = Counter(call for call in calls if call.queries or is_exchanged(call))
+    layers = [call for call in calls if call.queries or is_exchanged(call)]
+    groups = Counter(families(calls))
     finest = stretches(calls, sequences)
-    costs: dict[tuple[AttentionCall, Premises], Least] = {}
-    for general, ways in _assumptions(groups, ways_taken):
+    costs: dict[tuple[Family, tuple[Premises, ...]], Least] = {}
+    for general, ways in _assumptions(Counter(layers), ways_taken):
         total = 0
-        for call, count in groups.items():
-            premises = replace(general, **ways.get(call, {}))
-            if (call, premises) not in costs:
-                costs[call, premises] = least_exchange(call, ranks, sequences, premises, finest)
-            total += count * costs[call, premises].bytes
+        for family, count in groups.items():
+            given = {call: replace(general, **ways.get(call, {})) for _, call in family}
+            key = (family, tuple(given.values()))
+            if key not in costs:
+                costs[key] = least_together(family, ranks, sequences, given, finest)
+            total += count * costs[key].bytes
         if total == moved:
             sent = [text for name, text in SENDING.items() if getattr(general, name)]
             said = [", ".join(sent) + " travel"] if sent else []

@@ -13,15 +13,27 @@ read, the S queries of those change, and T keys; rank r has u_r, s_r and t_r of 
           (or a ring of the same bytes; Liu et al. 2023).
 
 Heads are dealt out as evenly as whole heads allow, in units of one key head with its query heads or of one query head. Longer runs
-and larger shares go to the same ranks, which makes the sum over r the least that such runs can make. Keys or values
-that an earlier attention had as well do not travel again.
+and larger shares go to the same ranks, which makes the sum over r the least that such runs can make.
+
+Keys or values that an earlier attention had as well do not travel again to where they are: whole on every rank once they were gathered,
+some heads of them, all positions, once heads were exchanged. So attentions that share any are counted together, over all pairs of ways: a
+rank that has h_r heads of all values and goes on by keys receives the values of the other ranks' positions all over.
+
+A bias over pairs of query and key that changes from step to step is made where its query is, like all that is made of positions. Keys meet
+it there; heads need their share of it: rank r receives (S - s_r) T b_r more, b_r being its heads of the bias, or 1 where all share one.
+
+Where several attentions read keys and values that are projections of the same rows (a text that several layers ask), row by row, these
+rows of width D may come together once instead, and every rank projects them:
+
+  source  Rank r receives the other ranks' rows: (T - t_r) D, for all these attentions together. One exchange.
+
 Of an attention over many short sequences (the frames of each place of a video) the ranks share out the sequences: nothing moves.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from attention_calls import AttentionCall, Runs
@@ -60,6 +72,34 @@ def is_exchanged(call: AttentionCall) -> bool:
     return bool(call.read) and bool(call.keys) and not short
 
 
+Family = tuple[tuple[int, AttentionCall], ...]  # calls, each with its place behind the first
+
+
+def families(calls: Iterable[AttentionCall]) -> list[Family]:
+    """Calls that share keys or values, others by themselves."""
+    found: list[dict[int, AttentionCall]] = []
+    for i, call in enumerate(calls):
+        origins = {i - call.key_from, i - call.value_from} - {i}
+        joined = [family for family in found if origins & family.keys()]
+        found = [family for family in found if family not in joined]
+        found.append({k: v for family in joined for k, v in family.items()} | {i: call})
+    return [tuple((i - min(one), call) for i, call in sorted(one.items())) for one in found]
+
+
+@dataclass(frozen=True)
+class Way:
+    """What travels for one attention, and how its keys and values then lie."""
+
+    lie: str
+    bytes: int  # without keys and values
+    key: int
+    value: int
+    exchanges: int
+
+
+WHOLE = "whole"
+
+
 def least_exchange(
     call: AttentionCall,
     ranks: int,
@@ -67,20 +107,72 @@ def least_exchange(
     premises: Premises = Premises(),
     finest: dict[int, tuple[int, ...]] | None = None,
 ) -> Least:
+    """Of an attention by itself."""
+    return least_together(((0, call),), ranks, sequences, {call: premises}, finest)
+
+
+def least_together(
+    family: Family,
+    ranks: int,
+    sequences: tuple[int, ...] = (),
+    premises: Mapping[AttentionCall, Premises] | None = None,
+    finest: dict[int, tuple[int, ...]] | None = None,
+) -> Least:
     """`sequences`: lengths that the model joined, where it did: each may be shared out by itself, or all as one; or `finest`
     stretches by length."""
-    if ranks == 1 or not (is_exchanged(call) or (premises.crosses and call.queries)):
-        return Least()
-    cuts = {"joined": [()], "apart": [sequences]}.get(
-        premises.cut, [(), sequences, *([finest[call.query[2]]] if finest else [])]
-    )
-    choices = [choice for parts in cuts for choice in _ways(call, ranks, parts, premises)]
+    options = []
+    for place, call in family:
+        given = (premises or {}).get(call, Premises())
+        if ranks == 1 or not (is_exchanged(call) or (given.crosses and call.queries)):
+            continue
+        cuts = {"joined": [()], "apart": [sequences]}.get(
+            given.cut, [(), sequences, *([finest[call.query[2]]] if finest else [])]
+        )
+        ways = {way for parts in cuts for way in _ways(call, ranks, parts, given)}
+        options.append([(place, call, way) for way in ways])
+    choices = (_of_ways(chosen) for chosen in itertools.product(*options))
     return min(choices, key=lambda least: (least.bytes, -least.exchanges))
 
 
-def _ways(
-    call: AttentionCall, ranks: int, parts: tuple[int, ...], premises: Premises
+def least_exchanges(
+    calls: Iterable[AttentionCall],
+    ranks: int,
+    sequences: tuple[int, ...] = (),
+    finest: dict[int, tuple[int, ...]] | None = None,
 ) -> list[Least]:
+    """Of each family, in order; of those that read one source, the first has the source's where that is less."""
+    found = families(calls)
+    least = [least_together(family, ranks, sequences, finest=finest) for family in found]
+    readers: dict[int, list[int]] = {}
+    for i, family in enumerate(found):
+        _, call = family[0]
+        if len(family) == 1 and call.source >= 0 and is_exchanged(call):
+            readers.setdefault(call.source, []).append(i)
+    for sharing in readers.values():
+        together = _by_source(found[sharing[0]][0][1], ranks)
+        if len(sharing) > 1 and together < sum(least[i].bytes for i in sharing):
+            for i in sharing:
+                least[i] = Least(together, 1) if i == sharing[0] else Least()
+    return least
+
+
+def _of_ways(chosen: Iterable[tuple[int, AttentionCall, Way]]) -> Least:
+    keys: set[tuple[int, str]] = set()  # calls that had them first, and how they lie by now
+    values: set[tuple[int, str]] = set()
+    total, exchanges = 0, 0
+    for place, call, way in chosen:
+        total, exchanges = total + way.bytes, exchanges + way.exchanges
+        for there, origin, cost in (
+            (keys, place - call.key_from, way.key),
+            (values, place - call.value_from, way.value),
+        ):
+            if not {(origin, way.lie), (origin, WHOLE)} & there:
+                total += cost
+                there.add((origin, way.lie))
+    return Least(total, exchanges)
+
+
+def _ways(call: AttentionCall, ranks: int, parts: tuple[int, ...], premises: Premises) -> list[Way]:
     everything = ((0, call.query[2]),)
     keys = ((0, call.key[2]),) if premises.sends_steady_keys and call.keys else call.keys
     queries = everything if premises.sends_steady_queries else call.queries
@@ -92,12 +184,12 @@ def _ways(
     choices = []
     if premises.way != "keys":
         choices += [
-            Least(_by_heads(call, sent, held_keys, returned, units), 2)
+            _by_heads(call, sent, held_keys, returned, units)
             for units in {call.key[1], call.query[1]}
             if units >= ranks
         ]
     if premises.way != "heads" or not choices:
-        choices.append(Least(_by_keys(call, held_keys), 1))
+        choices.append(_by_keys(call, held_keys))
     return choices
 
 
@@ -135,25 +227,36 @@ def both(some: Runs, others: Runs) -> Runs:
     return tuple((start, stop) for start, stop in cuts if start < stop)
 
 
-def _key_width(call: AttentionCall) -> int:
-    return (0 if call.old_key else call.key[3]) + (0 if call.old_value else call.value[3])
-
-
 def _by_heads(
     call: AttentionCall, sent: list[int], keys: list[int], returned: list[int], units: int
-) -> int:
+) -> Way:
     heads, groups = call.query[1], call.key[1]
-    total, first = 0, 0
+    queries, key_rows, first = 0, 0, 0
     for rank, share in enumerate(run_lengths(units, len(sent))):
         query_heads = share * heads // units
         key_heads = -(-(first + share) * groups // units) - first * groups // units
         first += share
-        total += (sum(sent) - sent[rank]) * query_heads * call.query[3]
-        total += (sum(keys) - keys[rank]) * key_heads * _key_width(call)
-        total += returned[rank] * (heads - query_heads) * call.value[3]
-    return BYTES * call.query[0] * total
+        queries += (sum(sent) - sent[rank]) * query_heads * call.query[3]
+        queries += returned[rank] * (heads - query_heads) * call.value[3]
+        if call.bias:
+            bias_heads = query_heads if call.bias > 1 else 1
+            queries += (sum(sent) - sent[rank]) * call.key[2] * bias_heads
+        key_rows += (sum(keys) - keys[rank]) * key_heads
+    return _way(call, f"{units} units of heads", queries, key_rows, 2)
 
 
-def _by_keys(call: AttentionCall, keys: list[int]) -> int:
+def _by_keys(call: AttentionCall, keys: list[int]) -> Way:
     lacking = sum(sum(keys) - own for own in keys)
-    return BYTES * call.query[0] * lacking * call.key[1] * _key_width(call)
+    return _way(call, WHOLE, 0, lacking * call.key[1], 1)
+
+
+def _by_source(call: AttentionCall, ranks: int) -> int:
+    keys = held(call.keys, call, (), ranks, of_keys=True)
+    lacking = sum(sum(keys) - own for own in keys)
+    return BYTES * call.key[0] * lacking * call.source_width
+
+
+def _way(call: AttentionCall, lie: str, elements: int, key_rows: int, exchanges: int) -> Way:
+    size = BYTES * call.query[0]
+    key, value = (size * key_rows * one[3] for one in (call.key, call.value))
+    return Way(lie, size * elements, key, value, exchanges)

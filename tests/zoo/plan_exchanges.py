@@ -1,6 +1,7 @@
 """What each exchange of a plan is for, read off the plan's text (`tutti inspect plan --text`).
 
-attention   brings queries, keys or values to an attention, or its results back to their ranks
+attention   brings queries, keys or values to an attention, or what nothing but keys and values are made of, or its results back
+            to their ranks
 output      brings an output of the model together, or the last thing that is in pieces before it
 other       anything else
 """
@@ -93,6 +94,30 @@ class Reader:
             found |= self._attentions_after(name, set())
         for name in exchange.inputs:
             found |= self._attentions_before(name, set())
+        return found or self._attentions_made_of(exchange)
+
+    def _attentions_made_of(self, exchange: Node) -> set[str]:
+        """The attentions whose keys or values are made of what it brings; none if anything else is."""
+        found: set[str] = set()
+        waiting = [name for name, _ in exchange.outputs]
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            users = self._users.get(name, [])
+            if not users or name in self._graph.returned:
+                return set()
+            for user in users:
+                if user.type in ATTENTIONS:
+                    if name not in user.inputs[1:3] or name in (user.inputs[:1] + user.inputs[3:]):
+                        return set()
+                    found.add(user.outputs[0][0])
+                elif user.type in self._kinds:
+                    return set()
+                else:
+                    waiting += [output for output, _ in user.outputs]
         return found
 
     def _attentions_after(self, name: str, seen: set[str]) -> set[str]:

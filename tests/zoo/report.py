@@ -111,7 +111,7 @@ latents and time) is named (`--invariant`). Attentions: those whose queries and 
 minimum: of what plans move for them (`tests/zoo/exchange_minimum.py` has formula and sources). Others: all other exchanges
 of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
 The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention, the least bytes (of exchanging
-heads or gathering keys; up to 1 % less where cuts are not as even as can be or a token is computed on all ranks), and nothing else but the output. It is worked out from the plan. Decoders are split in space or time (`sp`).
+heads, of gathering keys, or once the rows that several attentions make their keys of; up to 1 % less where cuts are not as even as can be or a token is computed on all ranks), and nothing else but the output. It is worked out from the plan. Decoders are split in space or time (`sp`).
 
 """
 

@@ -39,6 +39,27 @@ def test_exchanges_are_told_apart_by_what_uses_them():
     assert (found[1]["serves"], found[1]["tensors"]) == (["Attention"], ["bool[1, 1, 8, 8]"])
 
 
+CONTEXT = """graph @main (%x: f32[1, 8, 16], %q: f32[1, 8, 2, 8]) {
+  %w = constant f32[16, 16] data
+  %c: f32[1, 8, 16] = AllGather(%x) {axis = "cp"} @gather
+  %k: f32[1, 8, 16] = Linear(%c, %w) @k
+  %v: f32[1, 8, 16] = Linear(%c, %w) @v
+  %kh: f32[1, 8, 2, 8] = Reshape(%k) {shape = dims[1]} @kh
+  %vh: f32[1, 8, 2, 8] = Reshape(%v) {shape = dims[1]} @vh
+  %a: f32[1, 8, 2, 8] = Attention(%q, %kh, %vh) {scale = 1.0} @a
+  %b: f32[1, 8, 2, 8] = Attention(QUERY, %vh, %kh) {scale = 1.0} @b
+  return %a, %b
+}
+"""
+
+
+def test_a_gather_of_what_keys_and_values_alone_are_made_of_serves_attentions():
+    (found,) = exchanges_of(report("AllGather"), CONTEXT.replace("QUERY", "%a"), {"AllGather"})
+    assert (found["for"], found["attentions"]) == ("attention", ["a", "b"])
+    (found,) = exchanges_of(report("AllGather"), CONTEXT.replace("QUERY", "%kh"), {"AllGather"})
+    assert (found["for"], found["serves"]) == ("other", ["Linear"])
+
+
 def test_a_text_that_does_not_match_the_list_is_an_error():
     with pytest.raises(RuntimeError, match="differ"):
         exchanges_of(report("AllToAll"), TEXT, {"AllToAll", "AllGather"})

@@ -4,7 +4,17 @@ import itertools
 
 import pytest
 from attention_calls import AttentionCall
-from exchange_minimum import Premises, is_exchanged, least_exchange, run_lengths, stretches
+from exchange_minimum import (
+    Least,
+    Premises,
+    families,
+    is_exchanged,
+    least_exchange,
+    least_exchanges,
+    least_together,
+    run_lengths,
+    stretches,
+)
 
 
 def call(queries, keys=None, *, heads=4, groups=None, width=8, batch=1, read=None, moving=None):
@@ -75,9 +85,54 @@ def test_what_nobody_reads_is_neither_asked_nor_answered():
     assert part.bytes == 4 * 2 * (20 * 2 * (8 + 8) + 10 * 2 * (8 + 8))
 
 
-def test_values_that_travelled_before_stay():
-    again = AttentionCall(**{**vars(call(40)), "old_value": True})
-    assert least_exchange(again, 4).bytes == least_exchange(call(40), 4).bytes * 3 // 4
+def sharing(first, **distances):
+    """Two calls, of which the second has the first one's keys or values."""
+    return ((0, first), (1, AttentionCall(**vars(first) | distances)))
+
+
+def test_values_that_travelled_before_stay_where_they_are():
+    alone = least_exchange(call(40), 4).bytes
+    assert least_together(sharing(call(40), value_from=1), 4).bytes == alone + alone * 3 // 4
+    assert least_together(sharing(call(40), value_from=1, key_from=1), 4).bytes == alone * 3 // 2
+
+
+def test_attentions_that_share_values_go_one_way_or_pay_twice():
+    # On 2 ranks, each attention moves 4 tensors by heads, or keys and values to where they are not, of half a tensor each.
+    family = sharing(call(40), value_from=1)
+    tensor = 4 * 40 * 4 * 8
+    by_keys, by_heads = Premises(way="keys"), Premises(way="heads")
+    of = {by_keys: 3 * tensor, by_heads: (4 + 3) * tensor // 2}
+    for premises, expected in of.items():
+        given = dict.fromkeys((one for _, one in family), premises)
+        assert least_together(family, 2, premises=given).bytes == expected
+    mixed = dict(zip((one for _, one in family), (by_heads, by_keys), strict=True))
+    # Heads of all values are there, and the values of all heads are needed.
+    assert least_together(family, 2, premises=mixed).bytes == 4 * tensor // 2 + 2 * tensor
+    whole = dict(zip((one for _, one in family), (by_keys, by_heads), strict=True))
+    assert least_together(family, 2, premises=whole).bytes == 2 * tensor + 3 * tensor // 2
+    assert least_together(family, 2).bytes == 3 * tensor
+
+
+def test_families_are_of_calls_that_share():
+    first, other = call(40), call(30)
+    second = AttentionCall(**vars(first) | {"value_from": 2})
+    assert families([first, other, second, other]) == [
+        ((0, other),),
+        ((0, first), (2, second)),
+        ((0, other),),
+    ]
+
+
+@pytest.mark.parametrize("heads", [4, 1])
+def test_a_bias_lies_with_its_queries(heads):
+    one = AttentionCall(**vars(call(40)) | {"bias": heads})
+    alone = least_exchange(call(40), 4, premises=Premises(way="heads")).bytes
+    # Each of 4 ranks lacks 30 queries' numbers for 40 keys, of one head, its own or everybody's.
+    by_heads = least_exchange(one, 4, premises=Premises(way="heads")).bytes
+    assert by_heads == alone + 4 * 4 * 30 * 40
+    by_keys = Premises(way="keys")
+    least = min(by_heads, least_exchange(call(40), 4, premises=by_keys).bytes)
+    assert least_exchange(one, 4).bytes == least
 
 
 def test_many_short_sequences_are_shared_out_whole():
@@ -98,3 +153,25 @@ def test_stretches_that_are_read_may_be_cut_by_themselves():
 def test_stretches_end_where_sequences_or_changes_do():
     steady = call(88, moving=((11, 88),))
     assert stretches([steady, call(40)], (77, 11)) == {88: (11, 66, 11), 40: (40,)}
+
+
+def of_source(width, source=0, **sizes):
+    return AttentionCall(**{**vars(call(40, 11, **sizes)), "source": source, "source_width": width})
+
+
+def test_rows_that_several_attentions_project_come_together_once():
+    # Each of 4 ranks lacks 11 rows less its own, of 32 features; keys and values are 2 x 32 wide, each time.
+    shared = [of_source(32), of_source(32)]
+    assert least_exchanges(shared, 4) == [Least(4 * 3 * 11 * 32, 1), Least()]
+    alone = least_exchanges([of_source(32, 0), of_source(32, 1)], 4)
+    assert alone == [least_exchange(call(40, 11), 4)] * 2
+    assert alone[0].bytes == 4 * 3 * 11 * 2 * 32
+
+
+def test_wide_rows_are_projected_first():
+    wide = [of_source(32 * 5), of_source(32 * 5)]
+    assert least_exchanges(wide, 4) == [least_exchange(call(40, 11), 4)] * 2
+
+
+def test_rows_that_do_not_change_come_at_no_cost():
+    assert least_exchanges([of_source(32, moving=())] * 2, 4) == [Least(), Least()]

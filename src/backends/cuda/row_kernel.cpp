@@ -5,55 +5,30 @@
 #include <optional>
 
 #include "backends/cuda/pointwise_code.h"
+#include "backends/cuda/row_code.h"
 #include "backends/cuda/row_layout.h"
+#include "backends/cuda/row_operands.h"
 #include "backends/cuda/row_positions.h"
 #include "graph/op_def.h"
 
 namespace tutti::cuda {
 namespace {
 
-constexpr std::size_t kMaxRanges = 8;        // of packs that share code
-constexpr std::int64_t kMaxHeldBytes = 128;  // a thread, of operands that all rows share
-
-// An operand as the nodes of one rank see it: 0 along lead dimensions that it lacks.
-struct Operand {
-  std::size_t input = 0;
-  Dims strides;
-  bool is_shared() const {
-    return std::all_of(strides.begin(), strides.end(), [](std::int64_t s) { return s == 0; });
-  }
-  auto operator<=>(const Operand&) const = default;
-};
-
-// Where lane l of pack k reads: outer * (k / period) + inner * (k % period) + lanes[l].
-struct Access {
-  std::int64_t outer = 0;
-  std::int64_t inner = 0;
-  Positions lanes;  // -1: not needed
-};
-
-using Lanes = std::vector<std::string>;  // names of the lanes' values; empty where not needed
-
-// Packs with the same code, and the code as far as it is written.
-struct Scope {
-  std::vector<int> packs;
-  bool is_before_norm = false;
-  std::string condition;  // on `k`; empty: all packs
-  std::string code;
-  std::map<std::pair<const Value*, Positions>, Lanes> values = {};
-  std::map<std::string, std::string> loads = {};  // by address
-};
+constexpr std::size_t kMaxRanges = 8;  // of packs that share code
 
 class RowWriter {
  public:
-  RowWriter(const RowSpec& spec, RowLayout layout) : spec_(spec), layout_(std::move(layout)) {}
+  RowWriter(const RowSpec& spec, RowLayout layout)
+      : spec_(spec), layout_(std::move(layout)), operands_(spec_, layout_, &code_) {}
+  RowWriter(const RowWriter&) = delete;
+  RowWriter& operator=(const RowWriter&) = delete;
 
   Result<std::string> code() {
     sum_type_ = "f32";
     if (layout_.norm != nullptr && layout_.norm->output()->dtype() == DType::kFloat64) {
       sum_type_ = "f64";
     }
-    const std::string rows = number(layout_.rows);
+    const std::string rows = code_.number(layout_.rows);
     std::string body;
     if (layout_.norm != nullptr) {
       TUTTI_ASSIGN_OR_RETURN(body, statistics());
@@ -63,215 +38,21 @@ class RowWriter {
     std::string out =
         str_cat("extern \"C\" __global__ void __launch_bounds__(THREADS) KERNEL_NAME(const ",
                 "__grid_constant__ Params p) {\n  const int lane = threadIdx.x % TEAM;\n",
-                "  const u32 rows = (u32)", rows, ";\n", before_rows_,
+                "  const u32 rows = (u32)", rows, ";\n", code_.before_rows,
                 "  for (u32 base = blockIdx.x * TEAMS; base < rows; base += gridDim.x * TEAMS) {\n",
                 "    const u32 wanted = base + threadIdx.x / TEAM;\n",
                 "    const bool is_active = wanted < rows;\n",
-                "    const u32 row = is_active ? wanted : rows - 1;\n", coordinates(), pointers_,
-                body, "  }\n}\n");
+                "    const u32 row = is_active ? wanted : rows - 1;\n", operands_.coordinates(),
+                code_.pointers, body, "  }\n}\n");
     if (layout_.norm != nullptr) {
       out = str_cat("#define SUM ", sum_type_, "\n", out);
     }
     return out;
   }
 
-  std::vector<std::int64_t> take_numbers() { return std::move(numbers_); }
+  std::vector<std::int64_t> take_numbers() { return std::move(code_.numbers); }
 
  private:
-  std::string number(std::int64_t value) {
-    const auto found = std::find(numbers_.begin(), numbers_.end(), value);
-    const auto at = found - numbers_.begin();
-    if (found == numbers_.end()) numbers_.push_back(value);
-    return str_cat("p.n[", at, "]");
-  }
-
-  // c<d>: where the row stands in the lead dimensions that some operand asks for.
-  std::string coordinates() {
-    if (!needs_coordinates_) return "";
-    std::string out = "    u32 rest = row;\n";
-    for (std::size_t d = layout_.lead.size(); d-- > 0;) {
-      if (layout_.lead[d] == 1) continue;
-      const std::string divisor = number(divisor_word(layout_.lead[d], false));
-      out += str_cat("    const u32 q", d, " = divide(rest, ", divisor, ");\n    const i64 c", d,
-                     " = rest - q", d, " * (u32)", number(layout_.lead[d]), ";\n    rest = q", d,
-                     ";\n");
-    }
-    return out;
-  }
-
-  // --- Operands ---------------------------------------------------------------------------------
-
-  // The operand seen from a node whose result has `rank` dimensions.
-  Result<Operand> operand_of(std::size_t input, std::size_t rank) {
-    const Dims& dims = spec_.inputs[input].dims;
-    const Dims own = contiguous_strides(dims);
-    Operand operand{input, Dims(layout_.lead.size(), 0)};
-    const std::size_t shift = rank - dims.size();
-    for (std::size_t d = shift; d < layout_.lead.size(); ++d) {
-      const std::int64_t size = dims[d - shift];
-      if (size != layout_.lead[d] && size != 1) return unimplemented("an operand has other rows");
-      if (size != 1) operand.strides[d] = own[d - shift];
-    }
-    return operand;
-  }
-
-  // Elements of the operand that belong to one row.
-  std::int64_t row_length(const Operand& operand) const {
-    std::int64_t rows = 1;
-    for (std::size_t d = 0; d < layout_.lead.size(); ++d) {
-      if (operand.strides[d] != 0) rows *= layout_.lead[d];
-    }
-    return spec_.inputs[operand.input].element_count() / rows;
-  }
-
-  // A pointer to the operand's row, declared once a row (or once, where all rows share it).
-  std::string pointer_to(const Operand& operand) {
-    const auto [found, is_new] = pointer_of_.try_emplace(operand, "");
-    if (!is_new) return found->second;
-    found->second = str_cat("r", pointer_of_.size());
-    const std::string type = type_name(spec_.inputs[operand.input].dtype);
-    std::string offset;
-    Dims dense = contiguous_strides(layout_.lead);
-    const std::int64_t row = operand.strides.empty() ? 0 : operand.strides.back();
-    for (std::size_t d = 0; d < dense.size(); ++d) {
-      dense[d] = layout_.lead[d] == 1 ? 0 : dense[d] * row;
-    }
-    if (operand.is_shared()) {
-      offset = "";
-    } else if (dense == operand.strides && row != 0) {
-      offset = str_cat(" + (i64)row * ", row);
-    } else {
-      needs_coordinates_ = true;
-      for (std::size_t d = 0; d < dense.size(); ++d) {
-        if (operand.strides[d] != 0) {
-          offset += str_cat(" + c", d, " * ", number(operand.strides[d]));
-        }
-      }
-    }
-    std::string& place = operand.is_shared() ? before_rows_ : pointers_;
-    place += str_cat("    const ", type, "* ", found->second, " = (const ", type, "*)p.p[",
-                     operand.input, "]", offset, ";\n");
-    return found->second;
-  }
-
-  // The positions that the packs of a scope read, as a rule for a pack.
-  Result<Access> access_of(const Scope& scope, const Positions& positions) const {
-    const auto v = static_cast<std::size_t>(layout_.pack);
-    Access access;
-    access.lanes.assign(v, -1);
-    const auto outer = [&](std::size_t j) { return scope.packs[j] / layout_.period; };
-    const auto inner = [&](std::size_t j) { return scope.packs[j] % layout_.period; };
-    const auto used =
-        static_cast<std::size_t>(std::find_if(positions.begin(), positions.begin() + layout_.pack,
-                                              [](std::int64_t at) { return at >= 0; }) -
-                                 positions.begin());
-    if (used == v) return access;
-    for (std::size_t j = 1; j < scope.packs.size(); ++j) {
-      const std::int64_t moved = positions[j * v + used] - positions[used];
-      const int across = inner(j) - inner(0);
-      const int along = outer(j) - outer(0);
-      if (along == 0) access.inner = moved / across;
-      if (across == 0) access.outer = moved / along;
-    }
-    for (std::size_t l = 0; l < v; ++l) {
-      if (positions[l] < 0) continue;
-      const auto start = [&](std::size_t j) {
-        return positions[j * v + l] - access.outer * outer(j) - access.inner * inner(j);
-      };
-      access.lanes[l] = start(0);
-      for (std::size_t j = 1; j < scope.packs.size(); ++j) {
-        if (start(j) != start(0)) return unimplemented("rows are read without a rule");
-      }
-    }
-    return access;
-  }
-
-  Result<Lanes> load(Scope* scope, const Operand& operand, const Positions& positions) {
-    TUTTI_ASSIGN_OR_RETURN(const Access access, access_of(*scope, positions));
-    std::int64_t word = layout_.pack;
-    const auto fits = [&](std::int64_t stride) { return stride % word == 0; };
-    while (!fits(access.outer) || !fits(access.inner) ||
-           !std::all_of(operand.strides.begin(), operand.strides.end(), fits)) {
-      word /= 2;
-    }
-    while (row_length(operand) % word != 0) word /= 2;
-    Lanes lanes(access.lanes.size());
-    for (std::size_t l = 0; l < lanes.size(); ++l) {
-      std::int64_t at = access.lanes[l];
-      if (positions[l] < 0) continue;
-      // Rules may start before the row; words stay aligned.
-      const std::int64_t first = at >= 0 ? at / word * word : -((-at + word - 1) / word * word);
-      const std::string pack = word_at(scope, operand, access, first, word);
-      const std::string name = str_cat("x", count_++);
-      scope->code += str_cat("      const ", compute_name(spec_.inputs[operand.input].dtype), " ",
-                             name, " = widen(", pack, ".v[", at - first, "]);\n");
-      lanes[l] = name;
-    }
-    return lanes;
-  }
-
-  // The word of `word` elements whose first one stands at `first` for pack 0.
-  std::string word_at(Scope* scope, const Operand& operand, const Access& access,
-                      std::int64_t first, std::int64_t word) {
-    const std::string pointer = pointer_to(operand);
-    std::string index = std::to_string(first);
-    if (access.outer == access.inner * layout_.period) {
-      if (access.inner != 0) index += str_cat(" + k * ", access.inner);
-    } else {
-      if (access.outer != 0) index += str_cat(" + k / ", layout_.period, " * ", access.outer);
-      if (access.inner != 0) index += str_cat(" + k % ", layout_.period, " * ", access.inner);
-    }
-    const std::string key = str_cat(pointer, "[", index, "]", word);
-    const auto [found, is_new] = scope->loads.try_emplace(key, "");
-    if (!is_new) return found->second;
-    const std::string type = type_name(spec_.inputs[operand.input].dtype);
-    const std::string pack = str_cat("Pack<", type, ", ", word, ">");
-    const std::string call =
-        str_cat("load_pack<", type, ", ", word, ">(", pointer, " + (", index, "))");
-    const auto bytes =
-        word * static_cast<std::int64_t>(dtype_size(spec_.inputs[operand.input].dtype));
-    const bool varies = access.outer != 0 || access.inner != 0;
-    const std::int64_t held = bytes * (varies ? layout_.rounds : 1);
-    if (!operand.is_shared() || held_bytes_ + held > kMaxHeldBytes) {
-      found->second = str_cat("w", count_++);
-      scope->code += str_cat("      const ", pack, " ", found->second, " = ", call, ";\n");
-      return found->second;
-    }
-    // The same for all rows: read once, kept.
-    const auto [kept, is_first] = held_.try_emplace(key + scope->condition, "");
-    if (is_first) {
-      held_bytes_ += held;
-      kept->second = str_cat("h", count_++);
-      if (varies) {
-        before_rows_ += str_cat("  ", pack, " ", kept->second, "[", layout_.rounds,
-                                "];\n#pragma unroll\n  for (int u = 0; u < ", layout_.rounds,
-                                "; ++u) {\n", pack_index(), "    if (", condition_of(*scope), ") ",
-                                kept->second, "[u] = ", call, ";\n  }\n");
-      } else {
-        before_rows_ += str_cat("  const ", pack, " ", kept->second, " = ", call, ";\n");
-      }
-    }
-    found->second = varies ? kept->second + "[u]" : kept->second;
-    return found->second;
-  }
-
-  // k: this thread's pack in round u. Beyond the row it is the last one, and not stored.
-  std::string pack_index() const {
-    if (layout_.rounds * layout_.team == layout_.packs()) {
-      return "    const int k = lane + u * TEAM;\n";
-    }
-    return str_cat("    const bool is_inside = lane + u * TEAM < ", layout_.packs(),
-                   ";\n    const int k = is_inside ? lane + u * TEAM : ", layout_.packs() - 1,
-                   ";\n");
-  }
-  std::string is_stored() const {
-    return layout_.rounds * layout_.team == layout_.packs() ? "is_active"
-                                                            : "is_active && is_inside";
-  }
-  static std::string condition_of(const Scope& scope) {
-    return scope.condition.empty() ? "true" : scope.condition;
-  }
-
   // --- Values -----------------------------------------------------------------------------------
 
   std::optional<std::size_t> input_of(const Value* value) const {
@@ -283,27 +64,27 @@ class RowWriter {
 
   // The value at `positions` of its rows (by pack of the scope, then lane), seen from a node whose
   // result has `rank` dimensions.
-  Result<Lanes> value_at(Scope* scope, const Value* value, std::size_t rank,
-                         const Positions& positions) {
+  Result<LaneNames> value_at(RowScope* scope, const Value* value, std::size_t rank,
+                             const Positions& positions) {
     if (const auto input = input_of(value)) {
-      TUTTI_ASSIGN_OR_RETURN(const Operand operand, operand_of(*input, rank));
-      return load(scope, operand, positions);
+      TUTTI_ASSIGN_OR_RETURN(const RowOperand operand, operands_.operand_of(*input, rank));
+      return operands_.load(scope, operand, positions);
     }
     const auto key = std::make_pair(value, positions);
     if (const auto known = scope->values.find(key); known != scope->values.end()) {
       return known->second;
     }
     const Node& node = *value->producer();
-    Result<Lanes> lanes = &node == layout_.norm    ? normalised(scope, node, positions)
-                          : node.op().is_pointwise ? computed(scope, node, value, positions)
-                                                   : moved(scope, node, value, positions);
+    Result<LaneNames> lanes = &node == layout_.norm    ? normalised(scope, node, positions)
+                              : node.op().is_pointwise ? computed(scope, node, value, positions)
+                                                       : moved(scope, node, value, positions);
     if (lanes.ok()) scope->values.emplace(key, *lanes);
     return lanes;
   }
 
   // Operand i of a node that broadcasts to its result.
-  Result<Lanes> broadcast_at(Scope* scope, const Node& node, std::size_t i,
-                             const Positions& positions) {
+  Result<LaneNames> broadcast_at(RowScope* scope, const Node& node, std::size_t i,
+                                 const Positions& positions) {
     const Value* value = node.input(i);
     const Dims& result = layout_.dims.at(node.output());
     Dims row = layout_.dims.at(value);
@@ -315,19 +96,19 @@ class RowWriter {
                     broadcast_positions(layout_.row_of(result), row, positions));
   }
 
-  Result<Lanes> computed(Scope* scope, const Node& node, const Value* value,
-                         const Positions& positions) {
-    std::vector<Lanes> operands;
+  Result<LaneNames> computed(RowScope* scope, const Node& node, const Value* value,
+                             const Positions& positions) {
+    std::vector<LaneNames> operands;
     for (std::size_t i = 0; i < node.inputs().size(); ++i) {
-      TUTTI_ASSIGN_OR_RETURN(Lanes lanes, broadcast_at(scope, node, i, positions));
+      TUTTI_ASSIGN_OR_RETURN(LaneNames lanes, broadcast_at(scope, node, i, positions));
       operands.push_back(std::move(lanes));
     }
     const bool is_region = node.type() == "Pointwise";
     const std::shared_ptr<const Graph> body = is_region ? node.attr_graph("body") : nullptr;
-    std::vector<Lanes> results(node.outputs().size(), Lanes(operands[0].size()));
+    std::vector<LaneNames> results(node.outputs().size(), LaneNames(operands[0].size()));
     for (std::size_t l = 0; l < results[0].size(); ++l) {
       if (operands[0][l].empty()) continue;
-      BodyWriter writer(str_cat("t", count_++, "_"));
+      BodyWriter writer(code_.name("t") + "_");
       for (std::size_t i = 0; i < operands.size(); ++i) {
         const Value* inner = is_region ? body->inputs()[i] : node.input(i);
         writer.bind(inner, operands[i][l], constant_of(node.input(i)));
@@ -366,15 +147,15 @@ class RowWriter {
                       layout_.lead.size(), spec_.symbols, positions);
   }
 
-  Result<Lanes> moved(Scope* scope, const Node& node, const Value* value,
-                      const Positions& positions) {
+  Result<LaneNames> moved(RowScope* scope, const Node& node, const Value* value,
+                          const Positions& positions) {
     TUTTI_ASSIGN_OR_RETURN(const std::vector<MovedFrom> sources,
                            sources_of(node, value, positions));
-    Lanes lanes(static_cast<std::size_t>(layout_.pack));
+    LaneNames lanes(static_cast<std::size_t>(layout_.pack));
     for (const MovedFrom& source : sources) {
       const Value* operand = node.input(source.operand);
       TUTTI_ASSIGN_OR_RETURN(
-          const Lanes part,
+          const LaneNames part,
           value_at(scope, operand, layout_.dims.at(operand).size(), source.positions));
       for (std::size_t l = 0; l < lanes.size(); ++l) {
         if (!part[l].empty()) lanes[l] = part[l];
@@ -405,9 +186,9 @@ class RowWriter {
     const Node& norm = *layout_.norm;
     if (layout_.in != layout_.out) return unimplemented("rows change their length");
     const std::string type = compute_name(norm.output()->dtype());
-    Scope scope{all_packs(), true, "", ""};
+    RowScope scope{all_packs(), true, "", ""};
     const Value* x = norm.input(0);
-    TUTTI_ASSIGN_OR_RETURN(const Lanes lanes,
+    TUTTI_ASSIGN_OR_RETURN(const LaneNames lanes,
                            value_at(&scope, x, layout_.dims.at(x).size(), identity(scope.packs)));
     std::string out = str_cat("    ", type, " held[", layout_.rounds, "][", layout_.pack,
                               "];\n    SUM sum = 0;\n");
@@ -420,30 +201,30 @@ class RowWriter {
       TUTTI_RETURN_IF_ERROR(store(&scope, j));
     }
     const bool is_centred = norm.type() == "LayerNormalization";
-    const bool is_full = layout_.rounds * layout_.team == layout_.packs();
+    const bool is_full = layout_.fills_rounds();
     const std::string guard = is_full ? "" : "if (is_inside) ";
     out += str_cat("#pragma unroll\n    for (int u = 0; u < ", layout_.rounds, "; ++u) {\n",
-                   pack_index(), scope.code, keep);
+                   pack_index(layout_), scope.code, keep);
     const std::string each = str_cat("for (int l = 0; l < ", layout_.pack, "; ++l) ");
     if (is_centred) {
       out += str_cat("      ", guard, each, "sum += held[u][l];\n    }\n    const ", type,
                      " mean = (", type, ")(sum_of_team<SUM>(sum, parts) / (SUM)", layout_.in,
                      ");\n    sum = 0;\n#pragma unroll\n    for (int u = 0; u < ", layout_.rounds,
-                     "; ++u) {\n", is_full ? "" : pack_index());
+                     "; ++u) {\n", is_full ? "" : pack_index(layout_));
     }
     const std::string term = is_centred ? "op_square(held[u][l] - mean)" : "op_square(held[u][l])";
     const auto epsilon = std::bit_cast<std::int64_t>(norm.attr_float("epsilon"));
     out += str_cat("      ", guard, each, "sum += (SUM)", term, ";\n    }\n    const ", type,
                    " factor = (", type, ")rsqrt((", sum_type_ == "f64" ? "f64" : "f32",
                    ")(sum_of_team<SUM>(sum, parts) / (SUM)", layout_.in,
-                   ") + (SUM)__longlong_as_double(", number(epsilon), "));\n");
-    before_rows_ += "  __shared__ SUM parts[THREADS / 32];\n";
+                   ") + (SUM)__longlong_as_double(", code_.number(epsilon), "));\n");
+    code_.before_rows += "  __shared__ SUM parts[THREADS / 32];\n";
     return out;
   }
 
   // Names of what this thread holds itself: its own pack or one some rounds away, lanes in any
   // order.
-  bool find_held(const Scope& scope, const Positions& positions, Lanes* lanes) const {
+  bool find_held(const RowScope& scope, const Positions& positions, LaneNames* lanes) const {
     const std::int64_t v = layout_.pack;
     const auto pack_of = [&](std::size_t i) {
       return positions[i] / v - scope.packs[i / static_cast<std::size_t>(v)];
@@ -455,7 +236,7 @@ class RowWriter {
       if (!away) away = pack_of(i);
       if (pack_of(i) != *away || positions[i] % v != positions[first] % v) return false;
     }
-    const bool is_full = layout_.rounds * layout_.team == layout_.packs();
+    const bool is_full = layout_.fills_rounds();
     if (!away || *away % layout_.team != 0 || (*away != 0 && !is_full)) return false;
     // Rounds that no pack of this scope is in wrap around.
     const std::int64_t rounds = *away / layout_.team % layout_.rounds + layout_.rounds;
@@ -466,14 +247,14 @@ class RowWriter {
     return true;
   }
 
-  Result<Lanes> normalised(Scope* scope, const Node& norm, const Positions& positions) {
+  Result<LaneNames> normalised(RowScope* scope, const Node& norm, const Positions& positions) {
     const bool is_centred = norm.type() == "LayerNormalization";
     const Value* x = norm.input(0);
-    Lanes lanes(static_cast<std::size_t>(layout_.pack));
+    LaneNames lanes(static_cast<std::size_t>(layout_.pack));
     if (!find_held(*scope, positions, &lanes)) {
       TUTTI_ASSIGN_OR_RETURN(lanes, value_at(scope, x, layout_.dims.at(x).size(), positions));
     }
-    std::vector<Lanes> parameters;
+    std::vector<LaneNames> parameters;
     for (std::size_t i = 1; i < norm.inputs().size(); ++i) {
       parameters.emplace_back();
       if (norm.input(i) == nullptr) continue;
@@ -487,7 +268,7 @@ class RowWriter {
           str_cat(is_centred ? str_cat("(", lanes[l], " - mean)") : lanes[l], " * factor");
       if (!parameters.empty() && !parameters[0].empty()) value += " * " + parameters[0][l];
       if (parameters.size() > 1 && !parameters[1].empty()) value += " + " + parameters[1][l];
-      lanes[l] = str_cat("n", count_++);
+      lanes[l] = code_.name("n");
       scope->code += str_cat("      const ", type, " ", lanes[l], " = ", value, ";\n");
     }
     return lanes;
@@ -495,19 +276,20 @@ class RowWriter {
 
   // --- Results ----------------------------------------------------------------------------------
 
-  Status store(Scope* scope, std::size_t j) {
+  Status store(RowScope* scope, std::size_t j) {
     const Value* value = spec_.body.outputs()[j];
-    TUTTI_ASSIGN_OR_RETURN(const Lanes lanes, value_at(scope, value, layout_.dims.at(value).size(),
-                                                       identity(scope->packs)));
+    TUTTI_ASSIGN_OR_RETURN(
+        const LaneNames lanes,
+        value_at(scope, value, layout_.dims.at(value).size(), identity(scope->packs)));
     const std::string pack = str_cat("Pack<", type_name(value->dtype()), ", ", layout_.pack, ">");
+    const std::string stored = layout_.fills_rounds() ? "is_active" : "is_active && is_inside";
     scope->code += str_cat("      ", pack, " y", j, ";\n");
     for (std::size_t l = 0; l < lanes.size(); ++l) {
       scope->code += str_cat("      y", j, ".v[", l, "] = narrow<", type_name(value->dtype()), ">(",
                              lanes[l], ");\n");
     }
-    scope->code +=
-        str_cat("      if (", is_stored(), ") ((", pack, "*)p.p[", spec_.inputs.size() + j,
-                "])[(i64)row * ", layout_.packs(), " + k] = y", j, ";\n");
+    scope->code += str_cat("      if (", stored, ") ((", pack, "*)p.p[", spec_.inputs.size() + j,
+                           "])[(i64)row * ", layout_.packs(), " + k] = y", j, ";\n");
     return {};
   }
 
@@ -537,7 +319,7 @@ class RowWriter {
   }
 
   // Packs by signature, in order.
-  Result<std::vector<Scope>> find_scopes() const {
+  Result<std::vector<RowScope>> find_scopes() const {
     std::map<std::string, std::vector<int>> by_signature;
     for (const int k : all_packs()) {
       std::string signature;
@@ -546,9 +328,9 @@ class RowWriter {
       }
       by_signature[signature].push_back(k);
     }
-    std::vector<Scope> scopes;
+    std::vector<RowScope> scopes;
     for (auto& [signature, packs] : by_signature) {
-      Scope scope{packs, false, "", ""};
+      RowScope scope{packs, false, "", ""};
       if (by_signature.size() > 1) {
         TUTTI_ASSIGN_OR_RETURN(scope.condition, condition_on(packs));
       }
@@ -583,10 +365,10 @@ class RowWriter {
   }
 
   Result<std::string> results_code() {
-    TUTTI_ASSIGN_OR_RETURN(std::vector<Scope> scopes, find_scopes());
+    TUTTI_ASSIGN_OR_RETURN(std::vector<RowScope> scopes, find_scopes());
     std::string out = str_cat("#pragma unroll\n    for (int u = 0; u < ", layout_.rounds,
-                              "; ++u) {\n", pack_index());
-    for (Scope& scope : scopes) {
+                              "; ++u) {\n", pack_index(layout_));
+    for (RowScope& scope : scopes) {
       for (std::size_t j = 0; j < spec_.body.outputs().size(); ++j) {
         if (layout_.norm != nullptr && !layout_.is_late(spec_.body.outputs()[j])) continue;
         TUTTI_RETURN_IF_ERROR(store(&scope, j));
@@ -601,14 +383,8 @@ class RowWriter {
   const RowSpec& spec_;
   const RowLayout layout_;
   std::string sum_type_;
-  std::vector<std::int64_t> numbers_;
-  std::map<Operand, std::string> pointer_of_;
-  bool needs_coordinates_ = false;
-  std::string before_rows_;
-  std::string pointers_;
-  std::map<std::string, std::string> held_;
-  std::int64_t held_bytes_ = 0;
-  int count_ = 0;
+  RowCode code_;
+  RowOperands operands_;
 };
 
 }  // namespace

@@ -28,6 +28,7 @@ struct RowLayout {
     return Dims(dims.begin() + static_cast<std::ptrdiff_t>(lead.size()), dims.end());
   }
   int packs() const { return static_cast<int>(out / pack); }
+  bool fills_rounds() const { return rounds * team == packs(); }  // no thread is beyond the row
   bool is_late(const Value* value) const { return late.contains(value); }
 };
 

@@ -5,20 +5,17 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 
-#include <fstream>
-#include <iterator>
 #include <limits>
+
+#include "server/pem.h"
 
 namespace tutti::server {
 
 namespace {
 
-Result<std::string> read_pem(std::string_view flag, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file || text.empty()) {
-    return invalid_argument("--", flag, " '", path, "' cannot be read");
-  }
+Result<std::string> read_pem_of(std::string_view flag, const std::string& path) {
+  Result<std::string> text = read_pem(path);
+  if (!text.ok()) return text.status().with_context(str_cat("--", flag));
   return text;
 }
 
@@ -27,11 +24,11 @@ Result<std::shared_ptr<grpc::ServerCredentials>> make_credentials(const GrpcTls&
   grpc::SslServerCredentialsOptions options(
       tls.is_mutual ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
                     : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
-  TUTTI_ASSIGN_OR_RETURN(std::string key, read_pem("grpc-server-key", tls.server_key));
-  TUTTI_ASSIGN_OR_RETURN(std::string cert, read_pem("grpc-server-cert", tls.server_cert));
+  TUTTI_ASSIGN_OR_RETURN(std::string key, read_pem_of("grpc-server-key", tls.server_key));
+  TUTTI_ASSIGN_OR_RETURN(std::string cert, read_pem_of("grpc-server-cert", tls.server_cert));
   options.pem_key_cert_pairs.push_back({std::move(key), std::move(cert)});
   if (tls.is_mutual) {
-    TUTTI_ASSIGN_OR_RETURN(options.pem_root_certs, read_pem("grpc-root-cert", tls.root_cert));
+    TUTTI_ASSIGN_OR_RETURN(options.pem_root_certs, read_pem_of("grpc-root-cert", tls.root_cert));
   }
   return grpc::SslServerCredentials(options);
 }
@@ -65,9 +62,10 @@ Result<std::unique_ptr<GrpcServer>> GrpcServer::start(InferenceService& service,
   builder.RegisterService(&front->health_);
   front->server_ = builder.BuildAndStart();
   if (front->server_ == nullptr || front->port_ == 0) {
-    return unavailable("gRPC cannot listen on ", host, ":", options.port,
-                       ", is the port in use or the address not this machine's?",
-                       options.tls.is_used ? " Or are the certificates no PEM?" : "");
+    return unavailable(
+        "gRPC cannot listen on ", host, ":", options.port,
+        ", is the port in use or the address not this machine's?",
+        options.tls.is_used ? " Or do the key and the certificate not belong together?" : "");
   }
   front->endpoint_ = str_cat(host, ":", front->port_);
   log->info("Started GRPCInferenceService at {}", front->endpoint_);

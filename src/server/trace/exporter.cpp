@@ -18,8 +18,13 @@ constexpr int kAttempts = 5;
 constexpr std::chrono::seconds kPatience{3};  // for one attempt
 constexpr std::chrono::milliseconds kFirstPause{500};
 
-std::string target_of(const std::string& url) {
-  return url.starts_with("http://") ? url.substr(7) : url;
+std::shared_ptr<grpc::Channel> connect(const OtlpOptions& options) {
+  const OtlpTls& tls = options.tls;
+  const auto credentials =
+      uses_tls(options)
+          ? grpc::SslCredentials({tls.certificate, tls.client_key, tls.client_certificate})
+          : grpc::InsecureChannelCredentials();
+  return grpc::CreateChannel(std::string(otlp_target(options)), credentials);
 }
 
 // What the protocol calls retryable.
@@ -40,8 +45,7 @@ bool is_retryable(const grpc::Status& status) {
 OtlpExporter::OtlpExporter(const OtlpOptions& options, Log log)
     : options_(options),
       log_(std::move(log)),
-      stub_(opentelemetry::proto::collector::trace::v1::TraceService::NewStub(
-          grpc::CreateChannel(target_of(options.url), grpc::InsecureChannelCredentials()))),
+      stub_(opentelemetry::proto::collector::trace::v1::TraceService::NewStub(connect(options))),
       queue_({options.max_queue_size, options.max_export_batch_size, options.schedule_delay},
              [this](const std::vector<TraceRecord>& batch) { send(batch); }) {}
 
@@ -88,6 +92,7 @@ void OtlpExporter::send(const std::vector<TraceRecord>& batch) {
 grpc::Status OtlpExporter::try_send(const Request& request) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  for (const auto& [name, value] : options_.headers) context.AddMetadata(name, value);
   opentelemetry::proto::collector::trace::v1::ExportTraceServiceResponse response;
   return stub_->Export(&context, request, &response);
 }

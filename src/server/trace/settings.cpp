@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "server/names.h"
+#include "server/pem.h"
 
 namespace tutti::server {
 namespace {
@@ -71,15 +72,51 @@ Status set_one(const std::string& name, const std::vector<std::string>& values,
   return Status();
 }
 
+// "key=value".
+Result<std::pair<std::string, std::string>> parse_pair(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    return invalid_argument("'", printable(text), "' is no KEY=VALUE");
+  }
+  return std::pair(text.substr(0, equals), text.substr(equals + 1));
+}
+
+// What gRPC takes as metadata: it ends the process over anything else.
+Result<std::pair<std::string, std::string>> parse_header(const std::string& text) {
+  TUTTI_ASSIGN_OR_RETURN(auto header, parse_pair(text));
+  const auto is_name_char = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+  };
+  for (char& c : header.first) c = (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
+  const auto& [name, value] = header;
+  if (!std::all_of(name.begin(), name.end(), is_name_char) || name.ends_with("-bin") ||
+      name.starts_with("grpc-")) {
+    return invalid_argument("'", printable(name), "' is no name of a header");
+  }
+  if (!std::all_of(value.begin(), value.end(), [](char c) { return c >= ' ' && c <= '~'; })) {
+    return invalid_argument("the value of '", name, "' holds more than printable ASCII");
+  }
+  return header;
+}
+
+std::string* pem_setting(const std::string& name, OtlpTls* tls) {
+  if (name == "certificate") return &tls->certificate;
+  if (name == "client_certificate") return &tls->client_certificate;
+  if (name == "client_key") return &tls->client_key;
+  return nullptr;
+}
+
 Status set_otlp(const std::string& name, const std::string& value, OtlpOptions* otlp) {
   if (name == "url") {
     otlp->url = value;
+  } else if (std::string* const pem = pem_setting(name, &otlp->tls)) {
+    TUTTI_ASSIGN_OR_RETURN(*pem, read_pem(value));
+  } else if (name == "header") {
+    TUTTI_ASSIGN_OR_RETURN(auto header, parse_header(value));
+    otlp->headers.push_back(std::move(header));
   } else if (name == "resource") {
-    const auto equals = value.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      return invalid_argument("'", printable(value), "' is no KEY=VALUE");
-    }
-    otlp->resource[value.substr(0, equals)] = value.substr(equals + 1);
+    TUTTI_ASSIGN_OR_RETURN(auto attribute, parse_pair(value));
+    otlp->resource[attribute.first] = std::move(attribute.second);
   } else if (name == "bsp_max_queue_size") {
     TUTTI_ASSIGN_OR_RETURN(otlp->max_queue_size, parse_number<std::uint32_t>(value, 1));
   } else if (name == "bsp_max_export_batch_size") {
@@ -89,8 +126,8 @@ Status set_otlp(const std::string& name, const std::string& value, OtlpOptions* 
     otlp->schedule_delay = std::chrono::milliseconds(delay);
   } else {
     return invalid_argument(
-        "is not known, expected url, resource, bsp_max_queue_size, bsp_schedule_delay or "
-        "bsp_max_export_batch_size");
+        "is not known, expected url, certificate, client_certificate, client_key, header, "
+        "resource, bsp_max_queue_size, bsp_schedule_delay or bsp_max_export_batch_size");
   }
   return Status();
 }
@@ -122,7 +159,21 @@ Status set_triton(const std::string& name, const std::string& value, TraceSettin
   return invalid_argument("is not known, expected file or log-frequency");
 }
 
-// "localhost:4317", or the same behind http://.
+Status check_tls(const OtlpOptions& otlp) {
+  const OtlpTls& tls = otlp.tls;
+  if (!uses_tls(otlp) && tls != OtlpTls()) {
+    return invalid_argument("opentelemetry,url '", printable(otlp.url),
+                            "' is without TLS, expected https://HOST:PORT beside a certificate");
+  }
+  if (tls.client_certificate.empty() != tls.client_key.empty()) {
+    return invalid_argument("opentelemetry,",
+                            tls.client_key.empty() ? "client_key" : "client_certificate",
+                            " is missing, expected both or neither");
+  }
+  return Status();
+}
+
+// "localhost:4317", or the same behind http:// or https://.
 Status check_options(const TraceOptions& options) {
   const OtlpOptions& otlp = options.otlp;
   if (otlp.max_export_batch_size > otlp.max_queue_size) {
@@ -130,12 +181,12 @@ Status check_options(const TraceOptions& options) {
                             otlp.max_export_batch_size, ", expected at most bsp_max_queue_size, ",
                             otlp.max_queue_size);
   }
-  const std::string_view url = otlp.url;
-  const std::string_view host = url.substr(url.starts_with("http://") ? 7 : 0);
+  const std::string_view host = otlp_target(otlp);
   if (host.empty() || host.find('/') != std::string_view::npos) {
-    return invalid_argument("opentelemetry,url '", printable(url),
+    return invalid_argument("opentelemetry,url '", printable(otlp.url),
                             "': OTLP travels over gRPC, expected HOST:PORT such as localhost:4317");
   }
+  TUTTI_RETURN_IF_ERROR(check_tls(otlp));
   if (options.mode == TraceMode::kTriton && options.settings.file.empty() &&
       (options.settings.timestamps || options.settings.tensors)) {
     return invalid_argument("a level needs a file: triton,file=PATH, or mode=opentelemetry");
@@ -147,6 +198,16 @@ Status check_options(const TraceOptions& options) {
 
 std::string_view trace_mode_name(TraceMode mode) {
   return mode == TraceMode::kTriton ? "triton" : "opentelemetry";
+}
+
+bool uses_tls(const OtlpOptions& otlp) { return otlp.url.starts_with("https://"); }
+
+std::string_view otlp_target(const OtlpOptions& otlp) {
+  std::string_view url = otlp.url;
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (url.starts_with(scheme)) return url.substr(scheme.size());
+  }
+  return url;
 }
 
 Result<TraceOptions> parse_trace_options(const std::vector<std::string>& configs) {

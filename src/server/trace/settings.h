@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -25,15 +26,28 @@ struct TraceSettings {
   std::string file;
 };
 
+// PEM texts; TLS with the machine's own authorities where there is none.
+struct OtlpTls {
+  std::string certificate;         // of the authorities that the collector's certificate is from
+  std::string client_certificate;  // for a collector that wants to know its clients
+  std::string client_key;
+  bool operator==(const OtlpTls&) const = default;
+};
+
 // How OpenTelemetry traces are exported: OTLP over gRPC, in batches.
 struct OtlpOptions {
-  std::string url = "localhost:4317";
+  std::string url = "localhost:4317";  // behind https://: with TLS
+  OtlpTls tls;
+  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case; never answered
   std::map<std::string, std::string> resource = {{"service.name", "tutti"}};
   std::size_t max_queue_size = 2048;  // spans that wait; more are dropped and counted
   std::chrono::milliseconds schedule_delay{5000};
   std::size_t max_export_batch_size = 512;
   bool operator==(const OtlpOptions&) const = default;
 };
+
+bool uses_tls(const OtlpOptions& otlp);
+std::string_view otlp_target(const OtlpOptions& otlp);  // "localhost:4317"
 
 struct TraceOptions {
   TraceMode mode = TraceMode::kTriton;

@@ -142,6 +142,31 @@ TEST_F(AttentionExchangeTest, AttentionsOfTheSameValuesChooseTogether) {
   expect_equal(text, {{"x", random_f32({1, 12, 16}, 1)}});
 }
 
+// Two streams that ask each other, 5 and 40 tokens: the short one's keys are gathered, the long
+// one's heads exchanged for the few queries, whatever a transfer of its own costs.
+TEST_F(AttentionExchangeTest, ALongContextIsExchangedByHeads) {
+  std::string text = "graph @g (%a: f32[1, 5, 16], %b: f32[1, 40, 16]) {\n";
+  text += product("x", "a", 16, 16) + product("z", "b", 16, 16);
+  text += heads("xq", "x", 5, 4) + heads("zk", "z", 40, 4) + heads("zv", "z", 40, 4);
+  text += attention("o", "xq", "zk", "zv", 5);
+  text += heads("zq", "z", 40, 4) + heads("xk", "x", 5, 4) + heads("xv", "x", 5, 4);
+  text += attention("p", "zq", "xk", "xv", 40) + "  return %o, %p\n}";
+  CompileOptions all_vary = options("cp=4");
+  all_vary.detect_invariant_inputs = false;
+  const CompiledModel compiled = compile_text(text, all_vary);
+  ASSERT_EQ(compiled.attentions.size(), 2U);
+  EXPECT_EQ(compiled.attentions[0].way, "heads") << compiled.explain;
+  EXPECT_EQ(compiled.attentions[1].way, "keys") << compiled.explain;
+  // Queries, keys, values; results; the short one's keys; both outputs.
+  EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 2}, {"AllGather", 2}}))
+      << compiled.explain;
+  // A long prompt's keys do not travel in a call: the queries stay.
+  CompileOptions steady = options("cp=4");
+  steady.invariant_inputs = {"b"};
+  EXPECT_EQ(exchanges_of(compile_text(text, steady))["AllToAll"], 0);
+  expect_equal(text, {{"a", random_f32({1, 5, 16}, 1)}, {"b", random_f32({1, 40, 16}, 2)}});
+}
+
 // The last queries see all keys, the first few: over many tokens that costs more than bytes do.
 TEST_F(AttentionExchangeTest, LongCausalQueriesAreNotLeftToTheLastRank) {
   EXPECT_EQ(exchanges_of(compile_text(one_attention(2, 12, true), options("cp=2")))["AllToAll"], 0);

@@ -1,6 +1,8 @@
 // What could be exchanged and is not, and that nothing changes for it.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "base/str_cat.h"
 #include "compiler_fixture.h"
 #include "spmd_interpreter.h"
@@ -20,12 +22,17 @@ class FewerExchangesTest : public CompilerTest {
  protected:
   // The model on 1, 2, 3 and 4 ranks gives what the graph gives.
   void expect_equal(std::string_view text, const NamedTensors& inputs) {
-    const auto whole = parse_model(text);
+    expect_equal(*parse_model(text), inputs);
+  }
+
+  void expect_equal(const Graph& whole, const NamedTensors& inputs) {
     SpmdInterpreter interpreter(&ops_);
-    const auto right = interpreter.run_whole(*whole, inputs, {});
+    const auto right = interpreter.run_whole(whole, inputs, {});
     ASSERT_TRUE(right.ok()) << right.status().to_string();
     for (const char* mesh : {"cp=1", "cp=2", "cp=3", "cp=4"}) {
-      const auto found = interpreter.run(compile_text(text, options(mesh)), inputs);
+      const auto compiled = compile(whole.clone(), options(mesh));
+      ASSERT_TRUE(compiled.ok()) << compiled.status().to_string();
+      const auto found = interpreter.run(*compiled, inputs);
       ASSERT_TRUE(found.ok()) << found.status().to_string();
       for (const auto& outputs : *found) {
         for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -184,8 +191,20 @@ TEST_F(FewerExchangesTest, APairRepresentationIsSplitAlongItsQueries) {
   for (const char* mesh : {"cp=2", "cp=3", "cp=4"}) {
     const CompiledModel compiled = compile_text(text, options(mesh));
     EXPECT_THAT(compiled.explain, ::testing::HasSubstr("l1b: f32 [1, 4, 10/cp, 10]"));
-    // Keys and values of the second layer, the update of the columns, the result.
-    EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllGather", 3}})) << compiled.explain;
+    // Keys and values of the second layer, the update of the columns, the result. Over 4 ranks less
+    // moves by heads: of q, k and v 30 rows of a head that ranks lack and 10 * 3 heads of results
+    // come to 480 numbers, and the bias has 10 more for each of 30 rows.
+    const AttentionChoice& second = compiled.attentions[1];
+    if (std::string_view(mesh) == "cp=4") {
+      EXPECT_EQ(second.bytes_by_heads, 4.0 * (480 + 300));
+      EXPECT_EQ(second.bytes_by_keys, 4.0 * 3 * 10 * 16 * 2);
+      EXPECT_EQ(second.way, "heads");
+      EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllToAll", 2}, {"AllGather", 2}}))
+          << compiled.explain;
+    } else {
+      EXPECT_EQ(second.way, "keys");
+      EXPECT_EQ(exchanges_of(compiled), (Counts{{"AllGather", 3}})) << compiled.explain;
+    }
   }
   expect_equal(text, {{"x", random_f32({1, 10, 16}, 1)}, {"z", random_f32({1, 10, 10, 6}, 2)}});
 }
@@ -297,6 +316,96 @@ TEST_F(FewerExchangesTest, RowsThatNobodyReadsAreNotMade) {
   EXPECT_EQ(str_cat(last->input(0)->shape()), "[1, 13, 4, 4]");
   EXPECT_EQ(str_cat(last->input(1)->shape()), "[1, 24, 4, 4]");
   EXPECT_EQ(str_cat(before->outputs()[0]->shape()), "[1, 13, 16]");
+}
+
+// A prompt of 4 words is filled up to 7, and a constant mask closes those: two layers over 9
+// patches and the prompt, of which the patches are read.
+std::string filled_prompt(bool adds) {
+  std::string text = "graph @g (%v: f32[1, 9, 16], %t: f32[1, 4, 16], %p: f32[1, 3, 16]) {\n";
+  text += "  %filled = Concat(%t, %p) {axis = 1}\n  %s0 = Concat(%v, %filled) {axis = 1}\n";
+  std::string open;
+  for (int key = 0; key < 16; ++key) {
+    open += str_cat(key == 0 ? "" : ", ", key < 13 ? "true" : "false");
+  }
+  text += str_cat("  %open = constant bool[1, 1, 1, 16] [", open, "]\n");
+  text += "  %added = constant f32[1, 1, 1, 16] data\n";
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string l = str_cat("l", layer);
+    const std::string x = str_cat("s", layer);
+    text += heads(l + "q", x, 16) + heads(l + "k", x, 16) + heads(l + "v", x, 16);
+    text +=
+        str_cat("  %", l, "a = Attention(%", l, "q, %", l, "k, %", l, "v, %",
+                adds ? "added" : "open", ") {scale = 0.5", ", is_causal = 0, layout = \"bshd\"}\n");
+    text +=
+        merged(l + "o", l + "a", 16) + str_cat("  %s", layer + 1, " = Add(%", x, ", %", l, "o)\n");
+  }
+  return text + R"(  %y = Slice(%s2) {axes = [1], starts = dims[0], ends = dims[9], steps = [1]}
+  return %y
+})";
+}
+
+// Their queries then have no reader either, and the filling is not worked on at all.
+TEST_F(FewerExchangesTest, KeysThatAConstantMaskClosesAreNotMade) {
+  for (const bool adds : {false, true}) {
+    const auto model = parse_model(filled_prompt(adds));
+    if (adds) {
+      Tensor mask = model->find_value("added")->constant();  // shares storage
+      for (int key = 13; key < 16; ++key) mask.mutable_data_as<float>()[key] = -INFINITY;
+    }
+    const auto graph = model->clone();
+    ASSERT_TRUE(simplify(*graph, options()).ok());
+    ASSERT_TRUE(drop_unread_rows(*graph, options()).ok());
+    std::vector<std::string> shapes;
+    for (const auto& node : graph->nodes()) {
+      if (node->type() != "Attention") continue;
+      for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
+        shapes.push_back(str_cat(node->input(i)->shape()));
+      }
+      EXPECT_EQ(node->input(3) != nullptr, adds);  // nothing is closed any more
+    }
+    EXPECT_THAT(shapes, ::testing::ElementsAre("[1, 13, 4, 4]", "[1, 13, 4, 4]", "[1, 13, 4, 4]",
+                                               "[1, 9, 4, 4]", "[1, 13, 4, 4]", "[1, 13, 4, 4]"));
+    EXPECT_TRUE(graph->find_value("p")->users().empty());
+    const auto compiled = compile(model->clone(), options("cp=4"));
+    ASSERT_TRUE(compiled.ok()) << compiled.status().to_string();
+    EXPECT_EQ(exchanges_of(*compiled), (Counts{{"AllToAll", 4}, {"AllGather", 1}}));
+    expect_equal(*model, {{"v", random_f32({1, 9, 16}, 1)},
+                          {"t", random_f32({1, 4, 16}, 2)},
+                          {"p", random_f32({1, 3, 16}, 3)}});
+  }
+}
+
+// The first attention's prompt is steady, so that gathering the patches' keys is cheaper; it needs
+// the rows of its queries of the mask that the second, which takes heads, needs whole.
+TEST_F(FewerExchangesTest, AMaskThatCostsNothingIsMadeWholeForAttentionsOfBothKinds) {
+  std::string text = "graph @g (%t: f32[1, 20, 16], %v: f32[1, 13, 16], %m: f32[1, 1, 33, 33]) {\n";
+  text += "  %two = constant f32[] [2.0]\n  %mask = Mul(%m, %two)\n";
+  text += "  %s0 = Concat(%t, %v) {axis = 1}\n";
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string l = str_cat("l", layer);
+    const std::string x = str_cat("s", layer);
+    text += heads(l + "q", x, 33) + heads(l + "k", x, 33) + heads(l + "v", x, 33);
+    text += str_cat("  %", l, "a = Attention(%", l, "q, %", l, "k, %", l, "v, %mask) {scale = 0.5",
+                    ", is_causal = 0, layout = \"bshd\"}\n");
+    text +=
+        merged(l + "o", l + "a", 33) + str_cat("  %s", layer + 1, " = Add(%", x, ", %", l, "o)\n");
+  }
+  text += R"(  %y = Slice(%s2) {axes = [1], starts = dims[20], ends = dims[33], steps = [1]}
+  return %y
+})";
+  CompileOptions cp = options("cp=2");
+  cp.invariant_inputs = {"t"};
+  const CompiledModel compiled = compile_text(text, cp);
+  ASSERT_EQ(compiled.attentions.size(), 2U);
+  EXPECT_EQ(compiled.attentions[0].way, "keys") << compiled.explain;
+  EXPECT_EQ(compiled.attentions[1].way, "heads") << compiled.explain;
+  for (const ExchangeInfo& exchange : compiled.exchanges) {
+    for (const std::string& value : exchange.values)
+      EXPECT_EQ(value.find("mask"), std::string::npos);
+  }
+  expect_equal(text, {{"t", random_f32({1, 20, 16}, 1)},
+                      {"v", random_f32({1, 13, 16}, 2)},
+                      {"m", random_f32({1, 1, 33, 33}, 3)}});
 }
 
 // A narrow product behind the text part of a joint attention: its sums would take fewer bytes, but
