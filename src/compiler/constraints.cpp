@@ -114,6 +114,25 @@ bool AxisConstraints::allows(const Node& node, const FactorMap& map,
   });
 }
 
+std::vector<FactorSplit> AxisConstraints::demanded(const Node& node, const FactorMap& map) const {
+  std::vector<FactorSplit> splits;
+  const int ranks = mesh_->size(axis_);
+  for (const OperandDemand& demand : demands_.at(&node)) {
+    if (demand.dim < 0) continue;
+    const Value& value = *(demand.is_output ? node.output(demand.index) : node.input(demand.index));
+    Split split{demand.dim, axis_, value.shape()[static_cast<std::size_t>(demand.dim)], 1};
+    if (demand.units) split.units = *demand.units;
+    if (demand.shards != ranks) {
+      split.units = demand.shards;
+      split.replicas = static_cast<int>(ranks / demand.shards);
+    }
+    const auto& operand = (demand.is_output ? map.outputs : map.inputs)[demand.index];
+    auto found = factor_split_from(map, operand, split, ranks);
+    if (found && is_possible(map, *found)) splits.push_back(*std::move(found));
+  }
+  return splits;
+}
+
 std::string AxisConstraints::text(const Node& node, const OperandDemand& demand) const {
   const Value& value = *(demand.is_output ? node.output(demand.index) : node.input(demand.index));
   const std::string what = str_cat(demand.is_output ? "output '" : "input '", demand.source->value,

@@ -37,6 +37,9 @@ class AxisConstraints {
   // The split gives every operand what is demanded of it. Null: the node is not split.
   bool allows(const Node& node, const FactorMap& map, const FactorSplit* split) const;
 
+  // Splits of the node that give some operand what is demanded of it.
+  std::vector<FactorSplit> demanded(const Node& node, const FactorMap& map) const;
+
   // Why no split of the node is allowed: its operands, what is demanded, the rule.
   Status contradiction(const Node& node, const FactorMap& map) const;
 

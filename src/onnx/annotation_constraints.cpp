@@ -62,11 +62,12 @@ Status check_stages(const DeviceAnnotations& annotations, const DeviceConfigurat
   return {};
 }
 
-// `limit` and more are the same.
-std::int64_t shards_of(const ShardedDim& dim, std::int64_t limit) {
+// More than could ever be devices are all the same.
+std::int64_t shards_of(const ShardedDim& dim) {
+  constexpr std::int64_t kMany = std::int64_t{1} << 31;
   std::int64_t shards = 1;
   for (const ShardedDim::Cut& cut : dim.cuts) {
-    if (cut.num_shards > limit / shards) return limit + 1;
+    if (cut.num_shards > kMany / shards) return kMany;
     shards *= cut.num_shards;
   }
   return shards;
@@ -109,10 +110,6 @@ class SpecReader {
       if (cut.num_shards > 1) return dim.cuts.size() > 1 ? cut.size : std::nullopt;
     }
     return std::nullopt;
-  }
-
-  std::int64_t shards_of(const ShardedDim& dim) const {
-    return tutti::shards_of(dim, mesh_.num_ranks());
   }
 
   // Which rank holds which shard.

@@ -240,11 +240,7 @@ def test_the_mesh_says_which_of_several_configurations_counts(tutti, tmp_path):
         folder = tmp_path / mesh
         compiled(tutti, folder, with_two_configurations(), "--mesh", mesh, "--no-fuse")
         plan = onnx.load(folder / "m/1/model.plan", load_external_data=False)
-        (node,) = [node for node in plan.graph.node if node.name == "up"]
-        found = {
-            spec.tensor_name: {d.axis: d.simple_sharding[0].num_shards for d in spec.sharded_dim}
-            for spec in node.device_configurations[0].sharding_spec
-        }
+        found = specs_of(plan)
         assert split in found.values()
     done = compiled(tutti, tmp_path, with_two_configurations(), check=False)
     assert "'tp=2' (2 devices), 'four' (4 devices)" in done.stderr and "--mesh" in done.stderr
@@ -352,7 +348,7 @@ def crossed(model):
             ["node 'act'", "'h'", "dimension 1", "no size"],
         ),
         (
-            lambda m: add_parts(m, "act", "h", 1, [(12, 1 << 62), (1, 1 << 62)], [0, 1]),
+            lambda m: add_parts(m, "act", "h", 1, [(1, 1 << 62), (12, 1 << 62)], [0, 1]),
             ["node 'act'", "'h'", "for 2 devices"],
         ),
         (

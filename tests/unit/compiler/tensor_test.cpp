@@ -351,7 +351,8 @@ TEST_F(TensorTest, ATiedTableIsSplitByItsRows) {
     double weights = 0;
     for (const RankBytes& rank : model.memory) weights += rank.weights;
     const int ranks = model.mesh.size(model.mesh.find("tp"));
-    EXPECT_EQ(weights * ranks / model.mesh.num_ranks(), (1501 * 16 + 2 * 16 * 64) * 4) << mesh;
+    EXPECT_NEAR(weights * ranks / model.mesh.num_ranks(), (1501 * 16 + 2 * 16 * 64) * 4, 100)
+        << mesh;
     const NamedTensors tensors = {{"ids", token_ids({0, 1500, -1, -1501, 751, 750, 500, 3})}};
     SpmdInterpreter interpreter(&ops_);
     const auto right =
@@ -391,6 +392,7 @@ TEST_F(TensorTest, LargeTablesAreDividedWhereMemoryIsWorthIt) {
   EXPECT_GT(compile_text(word_model(true), tp).memory[0].weights, whole / 2);
   tp.rates.seconds_per_byte_held = 1e-6;  // so that 96 kB are
   tp.rates.memory_bytes_per_second = 1e6;
+  tp.rates.bytes_per_second = 1e8;
   EXPECT_LE(compile_text(word_model(true), tp).memory[0].weights, 1.01 * whole / 4);
 }
 
