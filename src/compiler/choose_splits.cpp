@@ -95,13 +95,15 @@ class SplitChooser {
         return split && splits_weight(node, map, *split, by_rows);
       });
     }
+    const bool goes_by_bytes = seeds_.least_bytes.contains(&node);
     Candidate best;
-    double best_seconds = 0;
+    std::pair<double, double> least;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
-      const double seconds = price(node, map, candidates[i]).seconds;
-      if (i > 0 && seconds >= best_seconds) continue;
+      const Price one = price(node, map, candidates[i]);
+      const std::pair cost(goes_by_bytes ? one.bytes : 0, one.seconds);
+      if (i > 0 && cost >= least) continue;
       best = candidates[i];
-      best_seconds = seconds;
+      least = cost;
     }
     return best;
   }

@@ -191,8 +191,10 @@ class UlyssesSeeder {
     if (is_all_batch(graph_)) return seed_batches();
     const std::int64_t longest = longest_sequence(graph_);
     for (const auto& node : graph_.nodes()) {
-      if (node->type() != "Attention" || is_single({node->input(0), token_dimension(*node)}) ||
-          is_over_batch(*node, longest)) {
+      if (is_across_tokens(*node)) seeds_->least_bytes.insert(node.get());
+      if (node->type() != "Attention" || is_over_batch(*node, longest)) continue;
+      if (is_single({node->input(0), token_dimension(*node)})) {
+        seed_single(*node);
         continue;
       }
       for (const TokenDim& pairs : PairChain(*node).rows()) seed_tokens(pairs);
@@ -211,6 +213,12 @@ class UlyssesSeeder {
   }
 
  private:
+  // A product of what two projections made (of pairs of tokens, as in triangle multiplication).
+  bool is_across_tokens(const Node& node) const {
+    return chooses_ == AttentionExchange::kAuto && node.type() == "MatMul" &&
+           varying_.contains(node.input(0)) && varying_.contains(node.input(1));
+  }
+
   TravellingRows travelling_rows(const Node& attention) const {
     const int dim = token_dimension(attention);
     TravellingRows rows;
@@ -280,6 +288,13 @@ class UlyssesSeeder {
         seeds_->labels.emplace_back(value, Split{0, axis_, value->shape()[0], 1});
       }
     }
+  }
+
+  // One query (the last token, say) is no sequence to cut, but its keys may be one that changes.
+  void seed_single(const Node& attention) {
+    if (!head_units(attention, mesh_.size(axis_)) || !has_long_context(attention)) return;
+    seeds_->attentions.emplace(&attention, travelling_rows(attention));
+    seeds_->prefer_heads.insert(&attention);
   }
 
   void seed_groups(const Node& attention, const Dim& units) {

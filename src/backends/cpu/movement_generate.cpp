@@ -1,10 +1,10 @@
 // Sizes, Fill, Iota: tensors made from bound sizes and scalars.
 #include <cstring>
 
-#include "backends/cpu/lambda_kernel.h"
 #include "backends/cpu/movement_kernels.h"
 #include "backends/cpu/strided_copy.h"
 #include "base/dispatch.h"
+#include "runtime/lambda_kernel.h"
 
 namespace tutti::cpu {
 
@@ -19,8 +19,8 @@ KernelResult make_sizes(const KernelSpec& spec, CpuContext&) {
 }
 
 KernelResult make_fill(const KernelSpec& spec, CpuContext& context) {
-  const StridedCopy fill({spec.outputs[0].element_count()}, {0}, {1},
-                         dtype_size(spec.outputs[0].dtype));
+  const TensorDesc& target = spec.outputs[0];
+  const StridedCopy fill({{target.element_count()}, {0}, {1}, dtype_size(target.dtype)});
   return make_lambda_kernel([fill, pool = context.pool](const KernelArgs& args) {
     fill.run(args.inputs[0], args.outputs[0], pool);
     return Status();

@@ -1,44 +1,15 @@
 // Pad: borders of one value around the copied box, or elements looked up through index tables.
 #include <cstring>
 
-#include "backends/cpu/lambda_kernel.h"
 #include "backends/cpu/movement_kernels.h"
 #include "backends/cpu/strided.h"
 #include "backends/cpu/strided_copy.h"
 #include "graph/window_map.h"
+#include "runtime/lambda_kernel.h"
+#include "runtime/strided_box.h"
 
 namespace tutti::cpu {
 namespace {
-
-struct Borders {
-  Dims before;
-  Dims after;
-};
-
-Result<Borders> bind_borders(const KernelSpec& spec) {
-  const std::vector<std::int64_t> axes = spec.node.attr_ints("axes");
-  TUTTI_ASSIGN_OR_RETURN(const Dims before, evaluate(spec.node.attr_dims("before"), spec.symbols));
-  TUTTI_ASSIGN_OR_RETURN(const Dims after, evaluate(spec.node.attr_dims("after"), spec.symbols));
-  const Dims& source = spec.inputs[0].dims;
-  Borders borders{Dims(source.size(), 0), Dims(source.size(), 0)};
-  for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto axis = static_cast<std::size_t>(axes[i]);
-    if (before[i] < 0 || after[i] < 0) {
-      return invalid_argument("pads ", before[i], " and ", after[i], " of axis ", axis,
-                              "; expected none below 0");
-    }
-    borders.before[axis] = before[i];
-    borders.after[axis] = after[i];
-  }
-  for (std::size_t d = 0; d < source.size(); ++d) {
-    if (spec.outputs[0].dims[d] != source[d] + borders.before[d] + borders.after[d]) {
-      return invalid_argument("the output has shape ", spec.outputs[0].dims, ", which ", source,
-                              " with pads ", borders.before, " and ", borders.after,
-                              " does not give");
-    }
-  }
-  return borders;
-}
 
 // The border as boxes that do not overlap: along axis d, the box is whole in the axes after d and
 // within the copied part in those before.
@@ -51,10 +22,10 @@ std::vector<StridedCopy> border_fills(const Dims& source, const Dims& target,
   std::int64_t corner = 0;
   for (std::size_t d = 0; d < target.size(); ++d) {
     box[d] = borders.before[d];
-    fills.emplace_back(box, nowhere, strides, size, 0, corner);
+    fills.emplace_back(StridedBox{box, nowhere, strides, size, 0, corner});
     box[d] = borders.after[d];
-    fills.emplace_back(box, nowhere, strides, size, 0,
-                       corner + (borders.before[d] + source[d]) * strides[d]);
+    fills.emplace_back(StridedBox{box, nowhere, strides, size, 0,
+                                  corner + (borders.before[d] + source[d]) * strides[d]});
     box[d] = source[d];
     corner += borders.before[d] * strides[d];
   }
@@ -68,17 +39,16 @@ KernelResult make_constant_pad(const KernelSpec& spec, const Borders& borders, T
   const Dims strides = contiguous_strides(target);
   std::int64_t corner = 0;
   for (std::size_t d = 0; d < target.size(); ++d) corner += borders.before[d] * strides[d];
-  StridedCopy copy(source, contiguous_strides(source), strides, size, 0, corner);
-  return make_lambda_kernel([copy = std::move(copy),
-                             fills = border_fills(source, target, borders, size),
-                             pool](const KernelArgs& args) {
-    const std::uint64_t zero = 0;
-    const bool has_value = args.inputs.size() > 1 && args.inputs[1] != nullptr;
-    const void* value = has_value ? args.inputs[1] : &zero;
-    for (const StridedCopy& fill : fills) fill.run(value, args.outputs[0], pool);
-    copy.run(args.inputs[0], args.outputs[0], pool);
-    return Status();
-  });
+  const StridedCopy copy({source, contiguous_strides(source), strides, size, 0, corner});
+  return make_lambda_kernel(
+      [copy, fills = border_fills(source, target, borders, size), pool](const KernelArgs& args) {
+        const std::uint64_t zero = 0;
+        const bool has_value = args.inputs.size() > 1 && args.inputs[1] != nullptr;
+        const void* value = has_value ? args.inputs[1] : &zero;
+        for (const StridedCopy& fill : fills) fill.run(value, args.outputs[0], pool);
+        copy.run(args.inputs[0], args.outputs[0], pool);
+        return Status();
+      });
 }
 
 KernelResult make_mirrored_pad(const KernelSpec& spec, const Borders& borders, WindowEdge edge,

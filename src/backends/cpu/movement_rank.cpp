@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "backends/cpu/lambda_kernel.h"
 #include "backends/cpu/movement_kernels.h"
 #include "base/dispatch.h"
+#include "runtime/lambda_kernel.h"
 
 namespace tutti::cpu {
 namespace {

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <functional>
 
-#include "backends/cpu/lambda_kernel.h"
 #include "backends/cpu/movement_kernels.h"
 #include "backends/cpu/wrapping.h"
 #include "base/dispatch.h"
+#include "runtime/lambda_kernel.h"
 
 namespace tutti::cpu {
 namespace {

@@ -2,12 +2,12 @@
 // give one well-defined result.
 #include <cstring>
 
-#include "backends/cpu/lambda_kernel.h"
 #include "backends/cpu/movement_kernels.h"
 #include "backends/cpu/strided.h"
 #include "backends/cpu/strided_copy.h"
 #include "backends/cpu/wrapping.h"
 #include "base/dispatch.h"
+#include "runtime/lambda_kernel.h"
 
 namespace tutti::cpu {
 namespace {
@@ -70,7 +70,7 @@ Result<Combine> find_combine(const KernelSpec& spec) {
 }
 
 StridedCopy whole_copy(const TensorDesc& desc) {
-  return StridedCopy({desc.element_count()}, {1}, {1}, dtype_size(desc.dtype));
+  return StridedCopy({{desc.element_count()}, {1}, {1}, dtype_size(desc.dtype)});
 }
 
 Status bad_index(std::int64_t index, std::int64_t size) {

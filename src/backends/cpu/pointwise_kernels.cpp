@@ -6,6 +6,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pointwise_program.h"
 #include "backends/cpu/strided.h"
+#include "runtime/strides.h"
 
 namespace tutti::cpu {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/lambda_kernel.h"
 #include "backends/cpu/movement_kernels.h"
 #include "backends/cpu/reduce_loops.h"
 #include "backends/cpu/strided.h"
+#include "runtime/lambda_kernel.h"
 
 namespace tutti::cpu {
 namespace {

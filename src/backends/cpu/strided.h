@@ -1,21 +1,11 @@
-// Loops over several operands of one shape, with as few and as long dimensions as possible.
+// Copies and walks of elements that stand apart.
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "base/dims.h"
 
 namespace tutti::cpu {
-
-// Strides, in elements, of an operand of shape `dims` that broadcasts to `target` (right-aligned; 0
-// along broadcast dimensions). Error: it does not broadcast.
-Result<Dims> broadcast_strides(const Dims& dims, const Dims& target);
-
-// Drops dimensions of size 1 and merges neighbours that every operand walks through evenly. At
-// least one dimension stays. `strides[i]` belongs to operand i and is rewritten.
-Dims collapse(const Dims& dims, std::vector<Dims>* strides);
 
 // Row-major coordinates of linear position `index`.
 inline void unravel(std::int64_t index, const Dims& dims, std::int64_t* coordinates) {

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/simd.h"
 #include "backends/cpu/strided.h"
+#include "runtime/strides.h"
 
 namespace tutti::cpu {
 namespace {
@@ -119,15 +120,13 @@ void with_size(std::size_t size, const F& f) {
 
 }  // namespace
 
-StridedCopy::StridedCopy(const Dims& dims, const Dims& source_strides, const Dims& target_strides,
-                         std::size_t size, std::int64_t source_offset, std::int64_t target_offset)
-    : size_(size) {
-  const auto bytes = static_cast<std::int64_t>(size);
-  source_offset_ = source_offset * bytes;
-  target_offset_ = target_offset * bytes;
-  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return;
-  Dims sorted = dims;
-  std::vector<Dims> strides{source_strides, target_strides};
+StridedCopy::StridedCopy(const StridedBox& box) : size_(box.element_size) {
+  const auto bytes = static_cast<std::int64_t>(size_);
+  source_offset_ = box.source_offset * bytes;
+  target_offset_ = box.target_offset * bytes;
+  if (std::find(box.dims.begin(), box.dims.end(), 0) != box.dims.end()) return;
+  Dims sorted = box.dims;
+  std::vector<Dims> strides{box.source_strides, box.target_strides};
   sort_by_target(&sorted, &strides[0], &strides[1]);
   dims_ = collapse(sorted, &strides);
   source_strides_ = std::move(strides[0]);

@@ -7,6 +7,7 @@
 
 #include "base/dims.h"
 #include "base/thread_pool.h"
+#include "runtime/strided_box.h"
 
 namespace tutti::cpu {
 
@@ -14,11 +15,7 @@ class StridedCopy {
  public:
   StridedCopy() = default;  // copies nothing
 
-  // Element i of `dims` goes from source + source_offset + i * source_strides to target +
-  // target_offset + i * target_strides, all in elements of `size` bytes (1, 2, 4 or 8). Source
-  // strides may be 0 or negative; target places are distinct.
-  StridedCopy(const Dims& dims, const Dims& source_strides, const Dims& target_strides,
-              std::size_t size, std::int64_t source_offset = 0, std::int64_t target_offset = 0);
+  explicit StridedCopy(const StridedBox& box);  // elements of 1, 2, 4 or 8 bytes
 
   // Allocates nothing. Uses the pool's threads for what is large enough.
   void run(const void* source, void* target, ThreadPool* pool) const;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/strided.h"
+#include "runtime/strides.h"
 
 namespace tutti::cuda {
 namespace {
@@ -42,14 +42,14 @@ Result<Layout> lay_out(const ElementwiseSpec& spec) {
   std::vector<Dims> strides;
   std::size_t smallest = 8;
   for (const TensorDesc& input : spec.inputs) {
-    TUTTI_ASSIGN_OR_RETURN(Dims operand, cpu::broadcast_strides(input.dims, spec.dims));
+    TUTTI_ASSIGN_OR_RETURN(Dims operand, broadcast_strides(input.dims, spec.dims));
     if (!all_zero(operand)) smallest = std::min(smallest, dtype_size(input.dtype));
     strides.push_back(std::move(operand));
   }
   for (const DType dtype : spec.outputs) smallest = std::min(smallest, dtype_size(dtype));
   strides.push_back(contiguous_strides(spec.dims));
   Layout layout;
-  layout.dims = cpu::collapse(spec.dims, &strides);
+  layout.dims = collapse(spec.dims, &strides);
   const Dims dense = strides.back();
   const auto most = static_cast<std::int64_t>(smallest >= 4 ? 4 : smallest == 2 ? 8 : 16);
   for (std::int64_t pack = most; pack > 1; pack /= 2) {

@@ -7,6 +7,7 @@
 
 #include "backends/cuda/rank_context.h"
 #include "runtime/backend.h"
+#include "runtime/lambda_kernel.h"
 
 namespace tutti::cuda {
 
@@ -45,25 +46,6 @@ void register_resize_kernels(KernelTable* table);
 void register_attention_kernels(KernelTable* table);
 void register_fused_kernels(KernelTable* table);
 void register_exchange_kernels(KernelTable* table);
-
-// A kernel whose state is what a lambda captured: Status(const KernelArgs&) at each run.
-template <class F>
-class LambdaKernel final : public Kernel {
- public:
-  LambdaKernel(F function, std::size_t workspace)
-      : function_(std::move(function)), workspace_(workspace) {}
-  std::size_t workspace_bytes() const override { return workspace_; }
-  Status run(const KernelArgs& args) override { return function_(args); }
-
- private:
-  F function_;
-  std::size_t workspace_;
-};
-
-template <class F>
-std::unique_ptr<Kernel> make_lambda_kernel(F function, std::size_t workspace = 0) {
-  return std::make_unique<LambdaKernel<F>>(std::move(function), workspace);
-}
 
 // A node without results to compute.
 inline std::unique_ptr<Kernel> make_empty_kernel() {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/strided.h"
+#include "runtime/strides.h"
 
 namespace tutti::cuda {
 namespace {
@@ -45,7 +45,7 @@ Result<StridedCopy> StridedCopy::create(RankContext& context, const StridedBox& 
   const std::int64_t count = element_count(box.dims);
   if (count == 0) return copy;
   std::vector<Dims> strides = {box.target_strides, box.source_strides};
-  box.dims = cpu::collapse(box.dims, &strides);
+  box.dims = collapse(box.dims, &strides);
   box.target_strides = std::move(strides[0]);
   box.source_strides = std::move(strides[1]);
   widen_elements(&box);

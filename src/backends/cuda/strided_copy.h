@@ -3,17 +3,9 @@
 #pragma once
 
 #include "backends/cuda/generated_kernel.h"
+#include "runtime/strided_box.h"
 
 namespace tutti::cuda {
-
-struct StridedBox {
-  Dims dims;
-  Dims source_strides;  // elements; may be 0 or negative
-  Dims target_strides;  // places are distinct
-  std::size_t element_size = 0;
-  std::int64_t source_offset = 0;
-  std::int64_t target_offset = 0;
-};
 
 // Addresses: source, target. An empty box makes a copy that does nothing.
 class StridedCopy {

@@ -167,6 +167,26 @@ TEST_F(AttentionExchangeTest, ALongContextIsExchangedByHeads) {
   expect_equal(text, {{"a", random_f32({1, 5, 16}, 1)}, {"b", random_f32({1, 40, 16}, 2)}});
 }
 
+// Of the second layer the last token is read: its query is made on every rank, and meets all keys
+// of a head there.
+TEST_F(AttentionExchangeTest, OneQueryMeetsItsKeysByHeads) {
+  std::string text = "graph @g (%x: f32[1, 12, 16]) {\n" + product("h", "x", 16, 16);
+  text += heads("q", "h", 12, 4) + heads("k", "h", 12, 4) + heads("v", "h", 12, 4);
+  text += attention("a", "q", "k", "v", 12) + "  %r = Add(%h, %a)\n";
+  text += heads("rq", "r", 12, 4) + heads("rk", "r", 12, 4) + heads("rv", "r", 12, 4);
+  text += attention("b", "rq", "rk", "rv", 12);
+  text += R"(  %y = Slice(%b) {axes = [1], starts = dims[11], ends = dims[12], steps = [1]}
+  return %y
+})";
+  const CompiledModel compiled = compile_text(text, options("cp=4"));
+  ASSERT_EQ(compiled.attentions.size(), 2U);
+  EXPECT_EQ(compiled.attentions[1].way, "heads") << compiled.explain;
+  // Of keys and values, and one query and result, instead of 3 times 2 * 12 rows of 4 heads.
+  EXPECT_EQ(compiled.attentions[1].bytes_by_heads, 4.0 * kHeadDim * 3 * (2 * 12 + 2));
+  EXPECT_EQ(compiled.attentions[1].bytes_by_keys, 4.0 * kHeadDim * 3 * 2 * 12 * 4);
+  expect_equal(text, {{"x", random_f32({1, 12, 16}, 1)}});
+}
+
 // The last queries see all keys, the first few: over many tokens that costs more than bytes do.
 TEST_F(AttentionExchangeTest, LongCausalQueriesAreNotLeftToTheLastRank) {
   EXPECT_EQ(exchanges_of(compile_text(one_attention(2, 12, true), options("cp=2")))["AllToAll"], 0);

@@ -1,6 +1,7 @@
 // What could be exchanged and is not, and that nothing changes for it.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/str_cat.h"
@@ -207,6 +208,59 @@ TEST_F(FewerExchangesTest, APairRepresentationIsSplitAlongItsQueries) {
     }
   }
   expect_equal(text, {{"x", random_f32({1, 10, 16}, 1)}, {"z", random_f32({1, 10, 10, 6}, 2)}});
+}
+
+// Triangle multiplication: each pair (i, j) sums over all k what (i, k) and (j, k) have. Over 2
+// ranks the other rank's half of one operand moves least, over 4 the channels of both and of the
+// result.
+TEST_F(FewerExchangesTest, ProductsOfPairsMoveTheLeast) {
+  std::string text = "graph @g (%x: f32[1, 12, 16]) {\n";
+  for (const char* part : {"r", "c"}) {
+    text += str_cat("  %", part, "w = constant f32[16, 8] data\n  %", part, " = MatMul(%x, %", part,
+                    "w)\n");
+  }
+  text += R"(  %rr = Reshape(%r) {shape = dims[1, 12, 1, 8]}
+  %cc = Reshape(%c) {shape = dims[1, 1, 12, 8]}
+  %z = Mul(%rr, %cc)
+  %lw = constant f32[8, 8] data
+  %mw = constant f32[8, 8] data
+  %l = MatMul(%z, %lw)
+  %m = MatMul(%z, %mw)
+  %lt = Transpose(%l) {perm = [0, 3, 1, 2]}
+  %mt = Transpose(%m) {perm = [0, 3, 2, 1]}
+  %t = MatMul(%lt, %mt)
+  %tt = Transpose(%t) {perm = [0, 2, 3, 1]}
+  %z2 = Add(%z, %tt)
+  %bw = constant f32[8, 4] data
+  %b = MatMul(%z2, %bw)
+  %bias = Transpose(%b) {perm = [0, 3, 1, 2]}
+)";
+  text += heads("q", "x", 12) + heads("k", "x", 12) + heads("v", "x", 12);
+  text += R"(  %a = Attention(%q, %k, %v, %bias) {scale = 0.5, is_causal = 0, layout = "bshd"}
+)";
+  text += merged("y", "a", 12) + "  return %y\n}";
+  const auto bytes_of = [&](const CompiledModel& compiled, std::string_view value) {
+    std::int64_t bytes = 0;
+    for (const ExchangeInfo& exchange : compiled.exchanges) {
+      if (std::find(exchange.values.begin(), exchange.values.end(), value) ==
+          exchange.values.end()) {
+        continue;
+      }
+      for (int rank = 0; rank < compiled.mesh.num_ranks(); ++rank) {
+        SymbolMap symbols;
+        compiled.mesh.bind(rank, &symbols);
+        bytes += *exchange.sent_bytes.evaluate(symbols);
+      }
+    }
+    return bytes;
+  };
+  const std::int64_t all_pairs = 4 * 12 * 12 * 8;
+  EXPECT_EQ(bytes_of(compile_text(text, options("cp=2")), "mt"), all_pairs);
+  const CompiledModel four = compile_text(text, options("cp=4"));
+  EXPECT_EQ(bytes_of(four, "mt"), 2 * all_pairs * 3 / 4) << four.explain;
+  EXPECT_EQ(bytes_of(four, "lt"), 2 * all_pairs * 3 / 4);  // in one transfer
+  EXPECT_EQ(exchanges_of(four)["AllGather"], 1);           // of the result
+  expect_equal(text, {{"x", random_f32({1, 12, 16}, 1)}});
 }
 
 // A convolution over the places of an image between attentions, as in a gated convolutional MLP.

@@ -6,7 +6,7 @@
 
 #include "runtime/backend.h"
 
-namespace tutti::cpu {
+namespace tutti {
 
 template <class F>
 class LambdaKernel final : public Kernel {
@@ -27,4 +27,4 @@ std::unique_ptr<Kernel> make_lambda_kernel(F function, std::size_t workspace = 0
   return std::make_unique<LambdaKernel<F>>(std::move(function), workspace);
 }
 
-}  // namespace tutti::cpu
+}  // namespace tutti
