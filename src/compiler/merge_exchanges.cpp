@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/exchange_groups.h"
 #include "compiler/hoist.h"
 #include "compiler/partition.h"
 #include "graph/builder.h"
@@ -18,57 +19,6 @@ bool agree(const Node& a, const Node& b, AttentionExchange attention_exchange) {
   return a.attr_int("dim") == b.attr_int("dim") &&
          a.attr_int("replicas", 1) == b.attr_int("replicas", 1) &&
          (is_same_size || attention_exchange != AttentionExchange::kRing);
-}
-
-std::vector<Node*> order_of(const Graph& graph) {
-  std::vector<Node*> order;
-  for (const auto& node : graph.nodes()) order.push_back(node.get());
-  return order;
-}
-
-// Nodes between the first of `group` and `candidate` that need results of the group, in order;
-// nullopt when the candidate is one of them, or when so much would have to wait that it is no
-// longer the same place in the model.
-std::optional<std::vector<Node*>> waiting_for(const std::vector<Node*>& group,
-                                              const Node* candidate,
-                                              const std::vector<Node*>& order) {
-  constexpr std::size_t kMaxWaiting = 64;
-  std::set<const Node*> late(group.begin(), group.end());
-  std::vector<Node*> waiting;
-  auto it = std::find(order.begin(), order.end(), group.front());
-  for (++it; it != order.end(); ++it) {
-    Node* node = *it;
-    const bool needs_group = std::any_of(
-        node->inputs().begin(), node->inputs().end(),
-        [&](const Value* input) { return input != nullptr && late.contains(input->producer()); });
-    if (node == candidate) {
-      if (needs_group) return std::nullopt;
-      return waiting;
-    }
-    if (!needs_group || late.contains(node)) continue;
-    if (node->op().is_exchange || waiting.size() == kMaxWaiting) return std::nullopt;
-    late.insert(node);
-    waiting.push_back(node);
-  }
-  return std::nullopt;
-}
-
-Node* next_of(const Node* node, const std::vector<Node*>& order) {
-  const auto it = std::find(order.begin(), order.end(), node);
-  return it + 1 == order.end() ? nullptr : *(it + 1);
-}
-
-// All operands of `candidate` exist before `node` runs.
-bool is_ready(const Node& candidate, const Node& node, const std::vector<Node*>& order) {
-  std::set<const Node*> producers;
-  for (const Value* input : candidate.inputs()) {
-    if (input->producer() != nullptr) producers.insert(input->producer());
-  }
-  for (const Node* earlier : order) {
-    if (earlier == &node) break;
-    producers.erase(earlier);
-  }
-  return producers.empty();
 }
 
 template <class T>
@@ -108,9 +58,10 @@ AttributeMap merged_attributes(const std::vector<Node*>& group) {
   return attributes;
 }
 
-Status merge_group(Partitioned& model, const std::vector<Node*>& group,
-                   const std::vector<Node*>& waiting, const CompileOptions& options) {
+Status merge_group(Partitioned& model, const ExchangeGroup& exchanges,
+                   const CompileOptions& options) {
   Graph& graph = *model.graph;
+  const std::vector<Node*>& group = exchanges.members;
   const Node& last = *group.back();
   std::vector<Value*> inputs;
   for (const Node* node : group) {
@@ -123,7 +74,7 @@ Status merge_group(Partitioned& model, const std::vector<Node*>& group,
       b.ops(last.type(), inputs, merged_attributes(group), static_cast<int>(inputs.size()));
   TUTTI_RETURN_IF_ERROR(b.status());
   // In front of the last member stands the merged node; behind it, what waited.
-  for (Node* node : waiting) graph.move_before(node, group.back());
+  for (Node* node : exchanges.waiting) graph.move_before(node, group.back());
   std::size_t next = 0;
   for (Node* node : group) {
     std::vector<std::string> names;
@@ -148,33 +99,12 @@ Status merge_exchanges(Partitioned& model, const CompileOptions& options,
   for (const auto& node : model.graph->nodes()) {
     if (node->type() == "AllToAll" || node->type() == "AllGather") pending.push_back(node.get());
   }
-  // Greedy from the first on: each takes the later ones that do not need it. What stands ready
-  // already comes to it; otherwise it waits.
-  for (std::size_t first = 0; first < pending.size(); ++first) {
-    if (pending[first] == nullptr) continue;
-    std::vector<Node*> order = order_of(*model.graph);
-    std::vector<Node*> group = {pending[first]};
-    std::vector<Node*> waiting;
-    for (std::size_t next = first + 1; next < pending.size(); ++next) {
-      Node* candidate = pending[next];
-      if (candidate == nullptr || !agree(*group[0], *candidate, options.attention_exchange)) {
-        continue;
-      }
-      if (varies(group[0]) != varies(candidate)) continue;
-      Node* next_node = next_of(group.back(), order);
-      if (next_node != candidate && is_ready(*candidate, *group.back(), order)) {
-        model.graph->move_before(candidate, next_node);
-        order = order_of(*model.graph);
-      }
-      auto more = waiting_for(group, candidate, order);
-      if (!more) break;  // later ones are further away
-      waiting = *std::move(more);
-      group.push_back(candidate);
-      pending[next] = nullptr;
-    }
-    if (group.size() > 1) TUTTI_RETURN_IF_ERROR(merge_group(model, group, waiting, options));
-  }
-  return {};
+  return group_exchanges(
+      *model.graph, std::move(pending),
+      [&](const Node& a, const Node& b) {
+        return agree(a, b, options.attention_exchange) && varies(&a) == varies(&b);
+      },
+      [&](const ExchangeGroup& group) { return merge_group(model, group, options); });
 }
 
 }  // namespace tutti

@@ -76,6 +76,9 @@ Status convert_precision(Graph& graph, const CompileOptions& options);
 // asked for, or where the memory that it saves is worth the time for its steps.
 Status choose_rings(Graph& graph, const CompileOptions& options);
 
+// Small AllReduces none of which needs another's sums -> one over their elements in a row.
+Status merge_reductions(Graph& graph, const CompileOptions& options);
+
 // MatMul with a fixed matrix, bias, activation, residual -> Linear.
 Status fuse_linear(Graph& graph, const CompileOptions& options);
 

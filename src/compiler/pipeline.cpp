@@ -166,6 +166,7 @@ constexpr Pass kPasses[] = {
     {"join late", join_steady_late},
     {"choose mesh", set_mesh},
     {"distribute and hoist", make_spmd},
+    {"merge reductions", on_parts<merge_reductions>},
     {"choose rings", on_parts<choose_rings>},
     {"fuse products", on_parts<fuse_linear>},
     {"fuse pointwise", on_parts<fuse_pointwise>},

@@ -45,6 +45,7 @@ class AttentionCall:
     # The tensor of `source_width` features that keys and values are projections of, row by row, where several calls share it: its number.
     source: int = -1
     source_width: int = 0
+    element_bytes: int = 4  # of what the model gives its attention, which may be less than its own
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AttentionCall:
@@ -314,7 +315,9 @@ def attention_calls(seen: list[Seen], next_step: list[Seen] | None) -> list[Atte
             _first_among(one.value, [x.value for x in seen[:i]]),
         )
         bias = _bias_heads(one, None if next_step is None else next_step[i])
-        calls.append(AttentionCall(*shapes, *rows, *first, bias, *sources[i]))
+        calls.append(
+            AttentionCall(*shapes, *rows, *first, bias, *sources[i], one.query.element_size())
+        )
     return calls
 
 
@@ -332,12 +335,12 @@ def _shared_sources(seen: list[Seen]) -> list[tuple[int, int]]:
 
 def calls_of(tiny: Tiny) -> list[AttentionCall]:
     """Of one forward of a model of the zoo."""
-    _, seen = record(_forward(tiny, next_step=False))
+    _, seen = record(forward_of(tiny, next_step=False))
     changes_all = tiny.kind != "transformer"
-    return attention_calls(seen, None if changes_all else record(_forward(tiny, True))[1])
+    return attention_calls(seen, None if changes_all else record(forward_of(tiny, True))[1])
 
 
-def _forward(tiny: Tiny, next_step: bool) -> Callable[[], dict[str, torch.Tensor]]:
+def forward_of(tiny: Tiny, next_step: bool) -> Callable[[], dict[str, torch.Tensor]]:
     # Built for each: an argument may be a cache that a forward fills.
     module, inputs = build(tiny)
     structure, tensors = split_tensors(inputs)

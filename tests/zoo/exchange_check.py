@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from attention_calls import AttentionCall
@@ -22,7 +22,10 @@ from exchange_minimum import (
     least_together,
     stretches,
 )
+from position_calls import PositionCalls
+from position_minimum import least_over_positions
 
+NO_POSITIONS = PositionCalls(0)
 SENDING = {
     "sends_unread_queries": "queries whose results nobody reads",
     "sends_unread_results": "results that nobody reads",
@@ -41,13 +44,18 @@ CUTS = {
 
 
 def check_exchanges(
-    calls: list[AttentionCall], sequences: tuple[int, ...], ranks: int, mesh: dict, outputs: int
+    calls: list[AttentionCall],
+    sequences: tuple[int, ...],
+    ranks: int,
+    mesh: dict,
+    outputs: int,
+    positions: PositionCalls = NO_POSITIONS,
 ) -> dict:
-    """`mesh`: what one_model found on a mesh; `outputs`: bytes of the model's outputs.
+    """`mesh`: what one_model found on a mesh; `outputs`: bytes of the model's outputs; `positions`: sums and convolutions.
 
     Of attentions: how many exchange anything, the least bytes and those of the plan, exchanges for each. `exact` is true
-    where bytes are the least, nothing takes more exchanges than two an attention, and all else that moves is each
-    output, once. `reasons` say why not.
+    where bytes are the least, nothing takes more exchanges than two an attention and one a sum or a convolution, and
+    all else that moves is each output, once. `reasons` say why not.
     """
     layers = [call for call in calls if is_exchanged(call)]
     finest = stretches(calls, sequences)
@@ -57,25 +65,38 @@ def check_exchanges(
     result = {"attentions": len(layers), "least_bytes": bytes_least, "attention_bytes": moved}
     if layers:
         result["exchanges_each"] = round(len(served) / len(layers), 2)
-    if bytes_least:
-        result["bytes_to_least"] = round(moved / bytes_least, 3)
+    others = [e for e in mesh["exchanges"] if e["for"] == "other"]
+    across = least_over_positions(positions, ranks)
+    if across.bytes:
+        result |= {"others_least_bytes": across.bytes, "other_bytes": _bytes(others)}
+    if bytes_least + across.bytes:
+        counted = moved + (_bytes(others) if across.bytes else 0)
+        result["bytes_to_least"] = round(counted / (bytes_least + across.bytes), 3)
     serving = {name for e in served for name in e["attentions"]}
     ways = {"keys" if e["kind"] in ("AllGather", "RingAttention") else "heads" for e in served}
     if len(serving) > len(layers):
         ways.add("crosses")
     reasons = []
     # Less by a little: cuts that are not as even as can be, a token that all ranks compute.
-    if not 0.99 * bytes_least <= moved <= bytes_least:
+    if not _is_about(moved, bytes_least):
         reasons = _of_bytes(calls, sequences, ranks, ways, moved, bytes_least)
     if not reasons and len(served) > 2 * len(layers):
         reasons.append(f"{len(served)} exchanges serve {len(layers)} attentions")
-    reasons += _of_others(mesh["exchanges"])
-    gathered = sum(e["bytes"] for e in mesh["exchanges"] if e["for"] == "output")
+    reasons += _of_others(others, across)
+    gathered = _bytes(e for e in mesh["exchanges"] if e["for"] == "output")
     if gathered > outputs * (ranks - 1):
         factor = gathered / (outputs * (ranks - 1))
         reasons.append(f"the last gather moves {factor:.3g} times the output")
     merged = sum(len(e["attentions"]) > 1 for e in served)
     return result | {"exact": not reasons, "reasons": reasons, "merged": merged}
+
+
+def _bytes(exchanges: Iterable[dict]) -> int:
+    return sum(e["bytes"] for e in exchanges)
+
+
+def _is_about(moved: int, least: int) -> bool:
+    return 0.99 * least <= moved <= least
 
 
 def _of_bytes(
@@ -140,8 +161,15 @@ def _assumptions(
             yield Premises(cut=cut, **some), others
 
 
-def _of_others(exchanges: list[dict]) -> list[str]:
-    found = Counter(
-        (e["kind"], " and ".join(e["serves"][:3])) for e in exchanges if e["for"] == "other"
-    )
-    return [f"{count} {kind} for {serves or 'outputs'}" for (kind, serves), count in found.items()]
+def _of_others(others: list[dict], least: Least) -> list[str]:
+    """`least`: what sums over positions and convolutions need."""
+    moved = _bytes(others)
+    if _is_about(moved, least.bytes) and len(others) <= least.exchanges:
+        return []
+    found = Counter((e["kind"], " and ".join(e["serves"][:3])) for e in others)
+    named = [f"{count} {kind} for {serves or 'outputs'}" for (kind, serves), count in found.items()]
+    if least.bytes and not _is_about(moved, least.bytes):
+        sign = "more" if moved > least.bytes else "less"
+        share = abs(moved - least.bytes) / least.bytes
+        named.append(f"{share:.1%} {sign} for sums and convolutions")
+    return named

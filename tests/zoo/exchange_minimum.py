@@ -13,7 +13,8 @@ read, the S queries of those change, and T keys; rank r has u_r, s_r and t_r of 
           (or a ring of the same bytes; Liu et al. 2023).
 
 Heads are dealt out as evenly as whole heads allow, in units of one key head with its query heads or of one query head. Longer runs
-and larger shares go to the same ranks, which makes the sum over r the least that such runs can make.
+and larger shares go to the same ranks, which makes the sum over r the least that such runs can make. Elements are as wide as
+those that the model hands to its attention.
 
 Keys or values that an earlier attention had as well do not travel again to where they are: whole on every rank once they were gathered,
 some heads of them, all positions, once heads were exchanged. So attentions that share any are counted together, over all pairs of ways: a
@@ -38,7 +39,7 @@ from dataclasses import dataclass
 
 from attention_calls import AttentionCall, Runs
 
-BYTES = 4  # fp32
+BYTES = 4  # of what attentions' operands are made of, fp32
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,6 @@ def _by_source(call: AttentionCall, ranks: int) -> int:
 
 
 def _way(call: AttentionCall, lie: str, elements: int, key_rows: int, exchanges: int) -> Way:
-    size = BYTES * call.query[0]
+    size = call.element_bytes * call.query[0]
     key, value = (size * key_rows * one[3] for one in (call.key, call.value))
     return Way(lie, size * elements, key, value, exchanges)

@@ -20,6 +20,7 @@ import numpy as np
 from attention_calls import AttentionCall
 from models.registry import Tiny, at_sizes, changes_between_steps, own_sizes
 from plan_exchanges import exchanges_of
+from position_calls import PositionCalls
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build/zoo"
@@ -29,6 +30,7 @@ AXES = {"transformer": "cp", "vae": "sp", "text": "cp"}  # that the ranks of the
 TOLERANCE = 1e-4
 HERE = Path(__file__).parent
 CALL_SOURCES = [HERE / "attention_calls.py", HERE / "models/registry.py"]
+POSITION_SOURCES = [*CALL_SOURCES, HERE / "position_calls.py"]
 RESULT_SOURCES = [HERE / "one_model.py", HERE / "plan_exchanges.py", HERE / "models/registry.py"]
 COMMAND_SECONDS = 240
 
@@ -79,6 +81,7 @@ def measure(tiny: Tiny) -> dict[str, Any]:
         row["sizes"] = [exported["sizes"], *(exported["sizes"] | sizes for sizes in tiny.sizes)]
     if tiny.kind != "vae":
         recorded_calls(tiny)
+        recorded_positions(tiny)
     for mesh in [f"{AXES[tiny.kind]}={ranks}" for ranks in RANKS] + list(tiny.meshes):
         row["meshes"][mesh] = on_mesh(tiny, folder, exported, mesh)
     return row
@@ -143,6 +146,17 @@ def recorded_calls(tiny: Tiny) -> list[AttentionCall]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps([dataclasses.asdict(call) for call in calls_of(tiny)]))
     return [AttentionCall.from_json(fields) for fields in json.loads(path.read_text())]
+
+
+def recorded_positions(tiny: Tiny) -> PositionCalls:
+    """What else of a forward reaches across positions, kept beside the export."""
+    path = export_folder(tiny) / f"positions-{file_hash(*POSITION_SOURCES)}.json"
+    if not path.exists():
+        from position_calls import positions_of
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(dataclasses.asdict(positions_of(tiny))))
+    return PositionCalls.from_json(json.loads(path.read_text()))
 
 
 def output_bytes(tiny: Tiny) -> int:

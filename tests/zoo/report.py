@@ -9,6 +9,7 @@ from collections.abc import Callable
 from exchange_check import check_exchanges
 from models.registry import Tiny
 from one_model import AXES
+from position_calls import PositionCalls
 
 RANKS = (1, 2, 3, 4)
 
@@ -28,14 +29,20 @@ def third(models: list[Tiny]) -> list[Tiny]:
     return chosen
 
 
-def add_minimum(tiny: Tiny, row: dict, calls: Callable[[], list], outputs: int) -> None:
+def add_minimum(
+    tiny: Tiny,
+    row: dict,
+    calls: Callable[[], list],
+    positions: Callable[[], PositionCalls],
+    outputs: int,
+) -> None:
     """Holds each mesh's exchanges against the least. `outputs`: bytes of the model's outputs."""
     if tiny.kind == "vae" or not row["export"]["ok"]:
         return
     for ranks in RANKS[1:]:
         mesh = row["meshes"].get(f"{AXES[tiny.kind]}={ranks}")
         if mesh is not None and mesh["compiled"]:
-            mesh["check"] = check_exchanges(calls(), tiny.tokens, ranks, mesh, outputs)
+            mesh["check"] = check_exchanges(calls(), tiny.tokens, ranks, mesh, outputs, positions())
 
 
 def _on_ranks(row: dict, ranks: int) -> dict:
@@ -108,9 +115,12 @@ text encoders: exported by `tutti.export`, compiled for 1, 2, 3 and 4 ranks, run
 
 `=`: max |a-b| / max |b| <= 1e-4 in fp32. Transformers are compiled for a denoising loop: what stays the same between steps (all inputs but
 latents and time) is named (`--invariant`). Attentions: those whose queries and keys change between steps. Exchanges each, and bytes over the arithmetic
-minimum: of what plans move for them (`tests/zoo/exchange_minimum.py` has formula and sources). Others: all other exchanges
-of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
-The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention, the least bytes (of exchanging
+minimum: of what plans move for them (`tests/zoo/exchange_minimum.py` has formula and sources). Where a model sums over
+positions or convolves them, bytes are those of all that moves but the output, and the minimum has theirs, too
+(`tests/zoo/position_minimum.py`): a linear attention's state of S numbers is summed over N ranks, 2 (N - 1) S numbers in all and one exchange,
+or its heads are exchanged, where that is less; a convolution's windows need the neighbours' rows that they reach into, once. Recurrences over
+frames have no minimum. Others: all other exchanges of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
+The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention and one a sum or a convolved tensor, the least bytes (of exchanging
 heads, of gathering keys, or once the rows that several attentions make their keys of; up to 1 % less where cuts are not as even as can be or a token is computed on all ranks), and nothing else but the output. It is worked out from the plan. Decoders are split in space or time (`sp`).
 
 """

@@ -36,6 +36,7 @@ from one_model import (
     measure,
     output_bytes,
     recorded_calls,
+    recorded_positions,
 )
 from report import add_minimum, is_good, table, third
 
@@ -124,7 +125,7 @@ class Runner:
         self.done(tiny, row, seconds)
 
     def done(self, tiny, row: dict, seconds: float) -> None:
-        add_minimum(tiny, row, lambda: recorded_calls(tiny), output_bytes(tiny))
+        hold_to_minimum(tiny, row)
         self.rows[tiny.name] = row
         state = "ok" if is_good(row) else "not exported" if not row["export"]["ok"] else "FAILED"
         print(f"[{len(self.rows)}/{self.total}] {tiny.name}: {state} ({seconds:.0f} s)", flush=True)
@@ -172,13 +173,18 @@ def main() -> int:
     return verdict(rows)
 
 
+def hold_to_minimum(tiny, row: dict) -> None:
+    calls, positions = (lambda: recorded_calls(tiny)), (lambda: recorded_positions(tiny))
+    add_minimum(tiny, row, calls, positions, output_bytes(tiny))
+
+
 def other_rows(models: dict, rows: list[dict]) -> list[dict]:
     """Those that docs/zoo.json has of other models, held to the minimum once more."""
     new = {row["name"] for row in rows}
     others = [row for row in json.loads(DOCUMENT.read_text()) if row["name"] not in new]
     for row in others:
         tiny = models[row["name"]]
-        add_minimum(tiny, row, lambda tiny=tiny: recorded_calls(tiny), output_bytes(tiny))
+        hold_to_minimum(tiny, row)
     return others
 
 
