@@ -67,6 +67,7 @@ Status distribute_over(int axis, const CompileOptions& options,
                        const std::vector<std::string>& invariant, Distributed* out) {
   TUTTI_ASSIGN_OR_RETURN(const std::string strategy, strategy_of(options, axis));
   if (strategy == "tensor") TUTTI_RETURN_IF_ERROR(expose_norms(*out->graph, options));
+  if (strategy == "ulysses") TUTTI_RETURN_IF_ERROR(join_groups(*out->graph, options, axis));
   TUTTI_ASSIGN_OR_RETURN(const Sharding sharding, timed("propagate layouts", options, [&] {
                            return propagate_layouts(*out->graph, options, axis, out->whole_names,
                                                     &out->attentions);

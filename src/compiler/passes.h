@@ -57,6 +57,10 @@ Status drop_unread_rows(Graph& graph, const CompileOptions& options);
 Status join_late(Graph& graph, const CompileOptions& options,
                  const std::vector<std::string>& invariant);
 
+// Attention within groups of tokens, over keys that stay the same, where pieces of the tokens along
+// the mesh axis are not whole groups -> attention of all tokens behind a mask.
+Status join_groups(Graph& graph, const CompileOptions& options, int axis);
+
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
 

@@ -3,9 +3,9 @@
 // Kernels that want multiples of a block length ask models for them; ours do not. A split of tokens
 // ends at such a Pad, since its pieces are not those of the filled sequence.
 #include <algorithm>
-#include <limits>
 
 #include "compiler/match.h"
+#include "compiler/open_keys.h"
 #include "compiler/passes.h"
 #include "ops/attention.h"
 
@@ -81,58 +81,6 @@ Value* cut(GraphBuilder& b, Value* value, std::size_t dim, const Range& range) {
   return b.slice(value, {axis}, {range.start}, {range.end});
 }
 
-// Hands `visit` a function that says whether element `i` of a fixed mask closes a key to a query.
-// False: the mask is not fixed, or of another type.
-template <class F>
-bool visit_mask(const Value* mask, F&& visit) {
-  if (mask == nullptr || !mask->is_constant()) return false;
-  const Tensor& tensor = mask->constant();
-  if (tensor.dtype() == DType::kBool) {
-    const std::byte* open = tensor.data();
-    visit([open](std::int64_t i) { return open[i] == std::byte{0}; });
-    return true;
-  }
-  if (tensor.dtype() != DType::kFloat32) return false;
-  const float* added = tensor.data_as<float>();
-  visit([added](std::int64_t i) { return added[i] == -std::numeric_limits<float>::infinity(); });
-  return true;
-}
-
-// From the first key to the last one that a fixed mask leaves open to some query.
-std::optional<Range> open_keys(const Value* mask, const Dim& keys) {
-  if (mask == nullptr || mask->rank() == 0 || mask->shape().back() != keys) return std::nullopt;
-  std::int64_t first = 0;
-  std::int64_t last = 0;
-  const bool is_known = visit_mask(mask, [&](const auto& is_closed) {
-    const std::int64_t length = keys.constant();
-    const std::int64_t rows = length == 0 ? 0 : mask->constant().element_count() / length;
-    first = length;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at = row * length;
-      for (std::int64_t key = 0; key < first; ++key) {
-        if (!is_closed(at + key)) first = key;
-      }
-      for (std::int64_t key = length; key > last; --key) {
-        if (!is_closed(at + key - 1)) last = key;
-      }
-    }
-  });
-  if (!is_known || first >= last) return std::nullopt;
-  return Range{Dim(first), Dim(last)};
-}
-
-bool is_open_everywhere(const Value* mask) {
-  bool is_open = false;
-  if (mask->dtype() != DType::kBool) return false;
-  visit_mask(mask, [&](const auto& is_closed) {
-    const std::int64_t count = mask->constant().element_count();
-    std::int64_t i = 0;
-    while (i < count && !is_closed(i)) ++i;
-    is_open = i == count;
-  });
-  return is_open;
-}
-
 class AttentionTrimmer {
  public:
   AttentionTrimmer(Graph& graph, const CompileOptions& options)
@@ -160,6 +108,7 @@ class AttentionTrimmer {
     Range results;   // of values
     Range queries;
     Range keys;
+    bool has_mask = true;  // that closes some of these keys
   };
 
   bool trim(Node& attention) {
@@ -167,10 +116,14 @@ class AttentionTrimmer {
     const Value& q = *attention.input(0);
     const Value& k = *attention.input(1);
     const Value& v = *attention.input(2);
-    const Trims trims = {common_features(q, k), unpadded(&v, kFeatures),
-                         read_queries(attention, tokens), needed_keys(attention, tokens)};
+    Trims trims = {common_features(q, k), unpadded(&v, kFeatures), read_queries(attention, tokens),
+                   Range{0, k.shape()[tokens]}};
+    if (const auto open = needed_keys(attention, trims.queries)) {
+      trims.keys = {open->first, open->end};
+      trims.has_mask = !open->are_all_open;
+    }
     if (trims.features.is_whole(q, kFeatures) && trims.results.is_whole(v, kFeatures) &&
-        trims.queries.is_whole(q, tokens) && trims.keys.is_whole(k, tokens)) {
+        trims.queries.is_whole(q, tokens) && trims.keys.is_whole(k, tokens) && trims.has_mask) {
       return false;
     }
     rebuild(attention, tokens, trims);
@@ -217,14 +170,14 @@ class AttentionTrimmer {
     return Range{slice.attr_dims("starts")[i], slice.attr_dims("ends")[i]};
   }
 
-  static Range needed_keys(const Node& attention, std::size_t tokens) {
-    const Dim& keys = attention.input(1)->shape()[tokens];
-    const Range all{0, keys};
-    if (attention.input(4) != nullptr || !keys.is_constant()) return all;
-    Range open = open_keys(attention.input(3), keys).value_or(all);
-    // Causal queries count from the first key.
-    if (attention.attr_int("is_causal") != 0) open.start = 0;
-    return open;
+  // Those that the mask opens to the queries that are read.
+  static std::optional<OpenKeys> needed_keys(const Node& attention, const Range& queries) {
+    const Value* mask = attention.input(3);
+    const bool is_for_all =
+        mask != nullptr && (mask->rank() < 2 || mask->shape()[mask->rank() - 2].is(1));
+    if (is_for_all) return open_keys(attention, 0, 1);
+    if (!queries.start.is_constant() || !queries.end.is_constant()) return std::nullopt;
+    return open_keys(attention, queries.start.constant(), queries.end.constant());
   }
 
   void rebuild(Node& attention, std::size_t tokens, const Trims& trims) {
@@ -259,14 +212,14 @@ class AttentionTrimmer {
   }
 
   Value* cut_mask(Value* mask, const Trims& trims) {
-    if (mask == nullptr) return nullptr;
+    if (mask == nullptr || !trims.has_mask) return nullptr;
     if (mask->rank() > 0 && !mask->shape().back().is(1)) {
       mask = cut(b_, mask, mask->rank() - 1, trims.keys);
     }
     if (mask->rank() > 1 && !mask->shape()[mask->rank() - 2].is(1)) {
       mask = cut(b_, mask, mask->rank() - 2, trims.queries);
     }
-    return mask != nullptr && is_open_everywhere(mask) ? nullptr : mask;
+    return mask;
   }
 
   // Those who cut the results cut less of `y`, whose first query is number `first`.

@@ -10,6 +10,7 @@
 #include "compiler/sharding.h"
 #include "compiler/strategy.h"
 #include "compiler/token_grids.h"
+#include "compiler/token_groups.h"
 
 namespace tutti {
 namespace {
@@ -200,7 +201,7 @@ class UlyssesSeeder {
       for (const TokenDim& pairs : PairChain(*node).rows()) seed_tokens(pairs);
       const auto units = head_units(*node, mesh_.size(axis_));
       if (is_in_groups(*node, longest)) {
-        if (units) seed_groups(*node, *units);
+        if (units && !has_whole_groups(*node)) seed_groups(*node, *units);
         continue;
       }
       const TravellingRows rows = travelling_rows(*node);
@@ -213,6 +214,13 @@ class UlyssesSeeder {
   }
 
  private:
+  // Its pieces of the queries are groups, and it has all keys: nothing is to be exchanged.
+  bool has_whole_groups(const Node& attention) const {
+    const auto groups = token_groups(attention);
+    return groups && groups->are_pieces(mesh_.size(axis_)) &&
+           !varying_.contains(attention.input(1)) && !varying_.contains(attention.input(2));
+  }
+
   // A product of what two projections made (of pairs of tokens, as in triangle multiplication).
   bool is_across_tokens(const Node& node) const {
     return chooses_ == AttentionExchange::kAuto && node.type() == "MatMul" &&

@@ -49,6 +49,14 @@ def test_tensors_are_named_and_constants_baked_in(tmp_path, arguments):
     assert onnx.load(path, load_external_data=False).opset_import[0].version == 23
 
 
+def test_a_tensor_in_two_places_of_the_example_is_two_inputs(tmp_path, arguments):
+    module = Mixer()
+    arguments["parts"][1] = arguments["parts"][0]
+    export_module(module, arguments, tmp_path / "m.onnx")
+    other = arguments | {"parts": [{"bias": torch.randn(8)}, {"bias": torch.randn(8)}]}
+    assert max(check_export(module, other, tmp_path / "m.onnx").values()) < 1e-6
+
+
 def test_the_file_gives_the_modules_answer(tmp_path, arguments):
     module = Mixer()
     export_module(module, arguments, tmp_path / "m.onnx")

@@ -27,7 +27,7 @@ class TensorFunction(torch.nn.Module):
         self.module = module
         self._method = method
         self._structure, tensors = split_tensors(arguments)
-        self.inputs = {name: t for name, t in tensors.items() if name not in constants}
+        self.inputs = distinct({n: t for n, t in tensors.items() if n not in constants})
         self._constants = {
             name: (tensors[name].tolist(), tensors[name].dtype) for name in constants
         }
@@ -42,3 +42,13 @@ class TensorFunction(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(self.outputs(*tensors).values())
+
+
+def distinct(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Exporters take one tensor that stands in two places for one input, which the other place then reads too."""
+    seen: set[int] = set()
+    made = {}
+    for name, tensor in tensors.items():
+        made[name] = tensor.clone() if id(tensor) in seen else tensor
+        seen.add(id(tensor))
+    return made

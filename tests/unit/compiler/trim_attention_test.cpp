@@ -119,6 +119,30 @@ TEST_F(TrimAttentionTest, AMaskThatClosesNothingElseGoes) {
   EXPECT_EQ(attention->input(1)->shape()[1], Dim(2));
 }
 
+TEST_F(TrimAttentionTest, AMaskThatClosesNothingGoes) {
+  expect_pass(trim_attention, R"(graph @g (%q: f32[b, s, 2, 4], %k: f32[b, 2, 2, 4]) {
+    %m = constant f32[1, 2] [0.0, 0.0]
+    %a = Attention(%q, %k, %k, %m) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    return %a
+  })",
+              R"(graph @g (%q: f32[b, s, 2, 4], %k: f32[b, 2, 2, 4]) {
+    %a = Attention(%q, %k, %k) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    return %a
+  })");
+}
+
+// Which rows of the mask are asked is not known.
+TEST_F(TrimAttentionTest, QueriesThatNobodyCanCountKeepAllKeys) {
+  const auto graph = parse(R"(graph @g (%q: f32[1, 3, 2, 4], %k: f32[1, 2, 2, 4], %n: f32[n]) {
+    %m = constant bool[3, 2] [true, false, true, true, true, true]
+    %a = Attention(%q, %k, %k, %m) {scale = 0.5, is_causal = 0, layout = "bshd"}
+    %y = Slice(%a) {axes = [1], starts = dims[0], ends = dims[n], steps = [1]}
+    return %y
+  })");
+  ASSERT_TRUE(trim_attention(*graph, folding()).ok());
+  EXPECT_EQ(find_node(*graph, "Attention")->input(1)->shape()[1], Dim(2));
+}
+
 TEST_F(TrimAttentionTest, WhatMattersStays) {
   // A key that one query sees; a pad that is no zero; results that somebody reads.
   expect_unchanged(R"(graph @g (%q: f32[1, 2, 2, 4], %k: f32[1, 3, 2, 4]) {
