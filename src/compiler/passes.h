@@ -43,8 +43,8 @@ Status drop_head_repeats(Graph& graph, const CompileOptions& options);
 Status sink_transposes(Graph& graph, const CompileOptions& options);
 Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 
-// Moves reshapes of tokens to a grid behind the work on single rows that is left at the end, so that
-// the ranks do it on their tokens.
+// Moves reshapes of tokens to a grid behind the work on single rows that is left at the end, so
+// that the ranks do it on their tokens.
 Status sink_grids(Graph& graph, const CompileOptions& options);
 
 // Where sequences are joined and one of them is all that is read in the end, the last layer works

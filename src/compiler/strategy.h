@@ -37,7 +37,8 @@ struct AxisSeeds {
   std::set<const Node*> whole;
   // The attentions of "ulysses".
   std::map<const Node*, TravellingRows> attentions;
-  // Products of which both operands are made of tokens: what moves least decides, as for attentions.
+  // Products of which both operands are made of tokens: what moves least decides, as for
+  // attentions.
   std::set<const Node*> least_bytes;
   // Nodes with a weight of which each rank should hold a piece. Where operands ask for a split of
   // the weight, no other split or none is considered.

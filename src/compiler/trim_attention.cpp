@@ -139,20 +139,14 @@ class AttentionTrimmer {
 
   // Those that the Slices behind the attention leave; all where it has another user.
   Range read_queries(const Node& attention, std::size_t tokens) const {
-    const Range all{0, attention.output()->shape()[tokens]};
+    Range all{0, attention.output()->shape()[tokens]};
     const bool hangs_on_all = attention.input(4) != nullptr && attention.attr_int("is_causal") != 0;
     if (hangs_on_all || is_graph_output(graph_, attention.output())) return all;
     std::optional<Range> read;
     for (const Node* user : attention.output()->users()) {
       const auto cuts = user->type() == "Slice" ? range_of(*user, tokens) : std::nullopt;
-      if (!cuts) return all;
-      if (!read) {
-        read = cuts;
-      } else if (contains(*cuts, *read)) {
-        read = cuts;
-      } else if (!contains(*read, *cuts)) {
-        return all;
-      }
+      if (!cuts || (read && !contains(*cuts, *read) && !contains(*read, *cuts))) return all;
+      if (!read || contains(*cuts, *read)) read = cuts;
     }
     return read.value_or(all);
   }

@@ -51,10 +51,10 @@ def check_exchanges(
     outputs: int,
     positions: PositionCalls = NO_POSITIONS,
 ) -> dict:
-    """`mesh`: what one_model found on a mesh; `outputs`: bytes of the model's outputs; `positions`: sums and convolutions.
+    """`mesh`: what one_model found on a mesh; `outputs`: bytes of the model's outputs; `positions`: sums, convolutions and pairs.
 
     Of attentions: how many exchange anything, the least bytes and those of the plan, exchanges for each. `exact` is true
-    where bytes are the least, nothing takes more exchanges than two an attention and one a sum or a convolution, and
+    where bytes are the least, nothing takes more exchanges than two an attention and one a sum or a convolution or what pairs need, and
     all else that moves is each output, once. `reasons` say why not.
     """
     layers = [call for call in calls if is_exchanged(call)]
@@ -77,12 +77,13 @@ def check_exchanges(
     if len(serving) > len(layers):
         ways.add("crosses")
     reasons = []
-    # Less by a little: cuts that are not as even as can be, a token that all ranks compute.
-    if not _is_about(moved, bytes_least):
-        reasons = _of_bytes(calls, sequences, ranks, ways, moved, bytes_least)
-    if not reasons and len(served) > 2 * len(layers):
-        reasons.append(f"{len(served)} exchanges serve {len(layers)} attentions")
-    reasons += _of_others(others, across)
+    if not _are_together(served, others, Least(bytes_least, 2 * len(layers)), across):
+        # Less by a little: cuts that are not as even as can be, a token that all ranks compute.
+        if not _is_about(moved, bytes_least):
+            reasons = _of_bytes(calls, sequences, ranks, ways, moved, bytes_least)
+        if not reasons and len(served) > 2 * len(layers):
+            reasons.append(f"{len(served)} exchanges serve {len(layers)} attentions")
+        reasons += _of_others(others, across)
     gathered = _bytes(e for e in mesh["exchanges"] if e["for"] == "output")
     if gathered > outputs * (ranks - 1):
         factor = gathered / (outputs * (ranks - 1))
@@ -97,6 +98,13 @@ def _bytes(exchanges: Iterable[dict]) -> int:
 
 def _is_about(moved: int, least: int) -> bool:
     return 0.99 * least <= moved <= least
+
+
+def _are_together(served: list[dict], others: list[dict], attentions: Least, across: Least) -> bool:
+    """Least in all, where some transfers bring something to attentions and something for what else reaches across positions."""
+    count = len(served) + len(others)
+    is_least = _is_about(_bytes(served) + _bytes(others), attentions.bytes + across.bytes)
+    return across.bytes > 0 and is_least and count <= attentions.exchanges + across.exchanges
 
 
 def _of_bytes(
@@ -171,5 +179,5 @@ def _of_others(others: list[dict], least: Least) -> list[str]:
     if least.bytes and not _is_about(moved, least.bytes):
         sign = "more" if moved > least.bytes else "less"
         share = abs(moved - least.bytes) / least.bytes
-        named.append(f"{share:.1%} {sign} for sums and convolutions")
+        named.append(f"{share:.1%} {sign} for sums, convolutions and pairs")
     return named

@@ -30,7 +30,7 @@ AXES = {"transformer": "cp", "vae": "sp", "text": "cp"}  # that the ranks of the
 TOLERANCE = 1e-4
 HERE = Path(__file__).parent
 CALL_SOURCES = [HERE / "attention_calls.py", HERE / "models/registry.py"]
-POSITION_SOURCES = [*CALL_SOURCES, HERE / "position_calls.py"]
+POSITION_SOURCES = [*CALL_SOURCES, HERE / "position_calls.py", HERE / "pair_calls.py"]
 RESULT_SOURCES = [HERE / "one_model.py", HERE / "plan_exchanges.py", HERE / "models/registry.py"]
 COMMAND_SECONDS = 240
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from attention_calls import forward_of
 from models.registry import Tiny
+from pair_calls import PairCall, pair_calls
+from pair_calls import record as record_pairs
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
@@ -48,6 +50,7 @@ class PositionCalls:
     count: int  # positions
     sums: tuple[SumCall, ...] = ()
     windows: tuple[WindowCall, ...] = ()
+    pairs: tuple[PairCall, ...] = ()
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> PositionCalls:
@@ -57,7 +60,8 @@ class PositionCalls:
         def calls(kind: type, name: str) -> tuple:
             return tuple(kind(**{k: fixed(v) for k, v in one.items()}) for one in fields[name])
 
-        return cls(fields["count"], calls(SumCall, "sums"), calls(WindowCall, "windows"))
+        kinds = ((SumCall, "sums"), (WindowCall, "windows"), (PairCall, "pairs"))
+        return cls(fields["count"], *(calls(*kind) for kind in kinds))
 
 
 @dataclass
@@ -369,4 +373,6 @@ def positions_of(tiny: Tiny) -> PositionCalls:
         return PositionCalls(0)
     count = tiny.tokens[0]
     steps = [record(forward_of(tiny, next_step), count) for next_step in (False, True)]
-    return position_calls(*steps, count)
+    with _flex_attention_alone():
+        pairs = [record_pairs(forward_of(tiny, next_step), count) for next_step in (False, True)]
+    return replace(position_calls(*steps, count), pairs=pair_calls(*pairs))

@@ -15,7 +15,7 @@ rows that are cut between, and over which ranks have the longer runs.
            position that its own positions' windows hold and that is not its own, once for all convolutions that read the
            same tensor, with all channels. Rows that padding makes up come from nobody. One exchange for each tensor read.
 
-Recurrences over positions have no minimum here; what is exchanged for them is named.
+Pairs of positions are in pair_minimum.py. Recurrences over positions have no minimum here; what is exchanged for them is named.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from collections.abc import Iterator
 
 from attention_calls import all_rows
 from exchange_minimum import BYTES, Least, Premises, least_exchange, run_lengths
+from pair_minimum import least_of_pairs
 from position_calls import PositionCalls, SumCall, WindowCall
 
 
 def least_over_positions(calls: PositionCalls, ranks: int) -> Least:
-    if ranks == 1 or not (calls.sums or calls.windows):
+    if ranks == 1 or not (calls.sums or calls.windows or calls.pairs):
         return Least()
     choices = [_under(calls, owners, ranks) for owners in cuts(calls, ranks)]
-    return min(choices, key=lambda least: (least.bytes, -least.exchanges))
+    least = min(choices, key=lambda least: (least.bytes, -least.exchanges))
+    parts = [least, *(least_of_pairs(call, calls.count, ranks) for call in calls.pairs)]
+    return Least(sum(p.bytes for p in parts), sum(p.exchanges for p in parts))
 
 
 def cuts(calls: PositionCalls, ranks: int) -> Iterator[list[int]]:

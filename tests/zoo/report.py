@@ -118,7 +118,8 @@ latents and time) is named (`--invariant`). Attentions: those whose queries and 
 minimum: of what plans move for them (`tests/zoo/exchange_minimum.py` has formula and sources). Where a model sums over
 positions or convolves them, bytes are those of all that moves but the output, and the minimum has theirs, too
 (`tests/zoo/position_minimum.py`): a linear attention's state of S numbers is summed over N ranks, 2 (N - 1) S numbers in all and one exchange,
-or its heads are exchanged, where that is less; a convolution's windows need the neighbours' rows that they reach into, once. Recurrences over
+or its heads are exchanged, where that is less; a convolution's windows need the neighbours' rows that they reach into, once; products of pairs of positions
+bring an operand or exchange channels (`tests/zoo/pair_minimum.py`). Recurrences over
 frames have no minimum. Others: all other exchanges of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
 The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention and one a sum or a convolved tensor, the least bytes (of exchanging
 heads, of gathering keys, or once the rows that several attentions make their keys of; up to 1 % less where cuts are not as even as can be or a token is computed on all ranks), and nothing else but the output. It is worked out from the plan. Decoders are split in space or time (`sp`).

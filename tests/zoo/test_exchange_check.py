@@ -3,7 +3,10 @@
 import pytest
 from exchange_check import check_exchanges
 from exchange_minimum import Premises, least_exchange
+from pair_calls import PairCall
 from plan_exchanges import exchanges_of
+from position_calls import PositionCalls
+from position_minimum import least_over_positions
 from test_exchange_minimum import call
 
 TEXT = """graph @main (%x: f32[1, 8, 16], %mask: bool[1, 1, 8, 8]) {
@@ -110,6 +113,18 @@ def test_other_exchanges_and_a_wide_last_gather_are_named():
     other = {"kind": "AllReduce", "bytes": 8, "for": "other", "serves": ["MatMul"]}
     reasons = check_exchanges([call(40)], (), 4, mesh(least, other, OUTPUT), 50)["reasons"]
     assert reasons == ["1 AllReduce for MatMul", "the last gather moves 2 times the output"]
+
+
+def test_a_transfer_may_serve_an_attention_and_pairs():
+    positions = PositionCalls(40, pairs=(PairCall("outer", 6), PairCall("product", 8)))
+    across = least_over_positions(positions, 4)
+    assert across.exchanges == 3
+    least = least_exchange(call(40), 4).bytes
+    other = {"kind": "AllToAll", "bytes": across.bytes // 2, "for": "other", "serves": ["MatMul"]}
+    both = mesh(least + across.bytes // 2, other, OUTPUT)
+    assert check_exchanges([call(40)], (), 4, both, 100, positions)["exact"]
+    more = mesh(least + across.bytes, other, OUTPUT)
+    assert not check_exchanges([call(40)], (), 4, more, 100, positions)["exact"]
 
 
 def test_bytes_that_nothing_explains_are_a_share():

@@ -95,5 +95,5 @@ def test_a_plan_with_the_least_needs_no_reason():
     assert check_exchanges([], (COUNT,), 4, more, 0, calls)["reasons"] == [
         "1 AllReduce for MatMul",
         "1 Halo for MatMul",
-        f"{reduced / (reduced + halo):.1%} more for sums and convolutions",
+        f"{reduced / (reduced + halo):.1%} more for sums, convolutions and pairs",
     ]
