@@ -23,6 +23,7 @@ constexpr ClassOf kClasses[] = {
     {"Linear", "products"},
     {"Attention", "attention"},
     {"RingAttention", "attention"},
+    {"JoinedRingAttention", "attention"},
     {"PipelinedAttention", "attention"},
     {"Conv", "convolutions"},
     {"ConvTranspose", "convolutions"},

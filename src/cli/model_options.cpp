@@ -225,7 +225,7 @@ Result<PlannedModel> plan_model(const ModelOptions& options, const Operators& op
   TUTTI_ASSIGN_OR_RETURN(ReadOptions read, read_options(options));
   read.evaluator = &evaluator;
   DeviceAnnotations annotations;
-  read.annotations = &annotations;
+  if (options.use_annotations) read.annotations = &annotations;
   const auto start = std::chrono::steady_clock::now();
   TUTTI_ASSIGN_OR_RETURN(auto graph,
                          read_onnx(options.model, operators.ops, operators.lowerings, read));

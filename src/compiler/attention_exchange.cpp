@@ -12,8 +12,10 @@ namespace {
 std::vector<double> pieces_of(double count, int ranks) {
   const auto whole = static_cast<std::int64_t>(count);
   std::vector<double> pieces;
+  pieces.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    pieces.push_back(static_cast<double>(whole / ranks + (rank < whole % ranks ? 1 : 0)));
+    const std::int64_t size = whole / ranks + (rank < whole % ranks ? 1 : 0);
+    pieces.push_back(static_cast<double>(size));
   }
   return pieces;
 }

@@ -53,8 +53,10 @@ class SplitChooser {
     if (seeds_.whole.contains(&node) && constraints_.find(node) == nullptr) return Candidate();
     const Candidate follow = split_from_labels(node, map, labels_, ranks);
     const bool is_constrained = constraints_.find(node) != nullptr;
-    if (follow && !is_constrained && price(node, map, follow).bytes == 0) return follow;
     const bool has_weight = seeds_.split_weights.contains(&node);
+    const bool by_rows = has_weight && options_.split_all_weights &&
+                         is_shared_table(*node.input(weight_use(node, map)->weight));
+    if (follow && !is_constrained && !by_rows && price(node, map, follow).bytes == 0) return follow;
     if (!follow && !has_weight && !is_constrained && price(node, map, {}).bytes == 0) {
       return Candidate();
     }
@@ -64,6 +66,9 @@ class SplitChooser {
     for (FactorSplit& split : possible_splits(map, ranks))
       candidates.emplace_back(std::move(split));
     if (is_constrained) {
+      for (FactorSplit& split : constraints_.demanded(node, map)) {
+        candidates.emplace_back(std::move(split));
+      }
       std::erase_if(candidates, [&](const Candidate& split) {
         return !constraints_.allows(node, map, pointer(split));
       });
@@ -80,14 +85,14 @@ class SplitChooser {
         return split && splits_queries(node, map, *split);
       });
     }
-    if (has_weight && follow && splits_weight(node, map, *follow)) {
+    if (has_weight && !by_rows && follow && splits_weight(node, map, *follow)) {
       keep_if_any(&candidates, [&](const Candidate& split) {
         return split && splits_weight(node, map, *split);
       });
     }
     if (has_weight && options_.split_all_weights) {
       keep_if_any(&candidates, [&](const Candidate& split) {
-        return split && splits_weight(node, map, *split);
+        return split && splits_weight(node, map, *split, by_rows);
       });
     }
     const bool goes_by_bytes = seeds_.least_bytes.contains(&node);
@@ -111,9 +116,19 @@ class SplitChooser {
   }
 
   // Each rank needs a piece of the node's weight only.
-  static bool splits_weight(const Node& node, const FactorMap& map, const FactorSplit& split) {
+  static bool splits_weight(const Node& node, const FactorMap& map, const FactorSplit& split,
+                            bool by_rows = false) {
     const auto use = weight_use(node, map);
-    return use && split_under(map, map.inputs[use->weight], split, 0).has_value();
+    if (!use) return false;
+    const auto held = split_under(map, map.inputs[use->weight], split, 0);
+    return held && (!by_rows || held->dim == 0);
+  }
+
+  // Rows are looked up in it, and a product reads it: pieces of its rows serve both.
+  static bool is_shared_table(const Value& weight) {
+    const auto is_lookup = [](const Node* user) { return user->type() == "Gather"; };
+    const auto lookups = std::count_if(weight.users().begin(), weight.users().end(), is_lookup);
+    return lookups > 0 && lookups < std::ssize(weight.users());
   }
 
   bool counts_bias(const Node& attention) const {
@@ -193,8 +208,24 @@ class SplitChooser {
     price.seconds = price.bytes / ranks / rates.bytes_per_second +
                     static_cast<double>(before.size() + after.size()) * rates.seconds_per_exchange +
                     size_(node_flops(node)) * largest_share(split) / rates.flops_per_second +
-                    weight_bytes(node, map, split) / rates.memory_bytes_per_second;
+                    weight_bytes(node, map, split) / rates.memory_bytes_per_second +
+                    table_bytes(node, map, split) * rates.seconds_per_byte_held;
     return price;
+  }
+
+  // That a rank keeps of a table which it looks rows up in, and so never reads as a whole. Where a
+  // product reads the same table, pieces of its rows are there anyway.
+  double table_bytes(const Node& node, const FactorMap& map, const Candidate& split) const {
+    if (!seeds_.split_weights.contains(&node) || node.op().flops != nullptr) return 0;
+    const std::size_t weight = weight_use(node, map)->weight;
+    const Value& table = *node.input(weight);
+    const double bytes = static_cast<double>(table.constant().byte_size());
+    const auto held = split ? split_under(map, map.inputs[weight], *split, axis_) : std::nullopt;
+    const bool is_shared =
+        std::any_of(table.users().begin(), table.users().end(),
+                    [](const Node* user) { return user->op().flops != nullptr; });
+    if (!held) return bytes;
+    return is_shared && held->dim == 0 ? 0 : bytes * largest_share(split);
   }
 
   // That the busiest rank reads to do its share; of an embedding, only rows that are asked for.

@@ -21,12 +21,13 @@ struct OperandDemand {
   std::size_t index = 0;
   int dim = -1;
   std::int64_t shards = 0;
+  std::optional<Dim> units = {};
   const LayoutConstraint* source = nullptr;
 };
 
 class AxisConstraints {
  public:
-  // Errors: a dimension that an annotated value does not have.
+  // Errors: a dimension that an annotated value does not have, twice, or of another size.
   static Result<AxisConstraints> create(const Graph& graph, const CompileOptions& options, int axis,
                                         const NameMap& names);
 
@@ -35,6 +36,9 @@ class AxisConstraints {
 
   // The split gives every operand what is demanded of it. Null: the node is not split.
   bool allows(const Node& node, const FactorMap& map, const FactorSplit* split) const;
+
+  // Splits of the node that give some operand what is demanded of it.
+  std::vector<FactorSplit> demanded(const Node& node, const FactorMap& map) const;
 
   // Why no split of the node is allowed: its operands, what is demanded, the rule.
   Status contradiction(const Node& node, const FactorMap& map) const;

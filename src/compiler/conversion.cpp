@@ -29,7 +29,10 @@ Dim held_elsewhere(const Split& split, const Mesh& mesh) {
 
 bool same_pieces(const Split& a, const Split& b, const Mesh& mesh) {
   if (a.dim != b.dim || a.axis != b.axis || a.window != b.window) return false;
-  if (a.units == b.units && a.replicas == b.replicas && a.segments == b.segments) return true;
+  if (a.units == b.units && a.replicas == b.replicas && a.segments == b.segments &&
+      a.grains == b.grains) {
+    return true;
+  }
   return is_even(a, mesh) && is_even(b, mesh);
 }
 

@@ -150,7 +150,9 @@ Dim exchange_sent_bytes(const Node& node) {
   const Dim others = ranks - Dim(1);
   if (node.type() == "AllToAll") return all_to_all_bytes(node);
   if (node.type() == "Halo") return halo_bytes(node);
-  if (node.type() == "RingAttention") return ring_attention_bytes(node);
+  if (node.type() == "RingAttention" || node.type() == "JoinedRingAttention") {
+    return ring_attention_bytes(node);
+  }
   if (node.type() == "AllGather") {
     Dim bytes = 0;
     for (const Value* piece : node.inputs()) {

@@ -100,6 +100,7 @@ Result<Distributed> distribute(std::unique_ptr<Graph> whole, const CompileOption
     TUTTI_RETURN_IF_ERROR(
         distribute_over(axis, options, invariant, &out).with_context(str_cat("axis ", name)));
   }
+  TUTTI_RETURN_IF_ERROR(mask_lookups(*out.graph, options));
   return out;
 }
 

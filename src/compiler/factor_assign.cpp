@@ -54,24 +54,33 @@ bool holds_any(const DimFactors& operand, const std::vector<int>& factors) {
   return false;
 }
 
+std::vector<Dim> grains_of(const std::vector<Dim>& segments, const std::vector<Dim>& grains) {
+  return grains.empty() ? std::vector<Dim>(segments.size(), Dim(1)) : grains;
+}
+
 // The split of a sum that gives its part number `index` this split: other parts are cut by
 // themselves.
 std::optional<FactorSplit> split_of_sum(const FactorMap& map, const FactorSum& sum, int part,
                                         const Split& split, int ranks) {
   const Dim& size = factor(map, part).size;
   const Dim n(ranks);
-  const bool is_same = split.units == size || (exact_div(split.units, n) && exact_div(size, n));
-  if (split.replicas != 1 || !is_same) return std::nullopt;
+  const bool is_even = exact_div(split.units, n) && exact_div(size, n);
+  const auto grain = is_even ? Dim(1) : exact_div(size, split.units);
+  if (split.replicas != 1 || !grain) return std::nullopt;
   FactorSplit found;
   found.factors = {sum.whole};
   found.units = factor(map, sum.whole).size;
   for (const int other : sum.parts) {
     if (other == part && !split.segments.empty()) {
       found.segments.insert(found.segments.end(), split.segments.begin(), split.segments.end());
+      const std::vector<Dim> grains = grains_of(split.segments, split.grains);
+      found.grains.insert(found.grains.end(), grains.begin(), grains.end());
     } else {
       found.segments.push_back(factor(map, other).size);
+      found.grains.push_back(other == part ? *grain : Dim(1));
     }
   }
+  drop_single_grains(&found.grains);
   return found;
 }
 
@@ -83,13 +92,14 @@ std::optional<FactorSplit> split_in_segments(const FactorMap& map, const std::ve
   found.factors = {dim[0]};
   found.units = split.units;
   found.segments = split.segments;
+  found.grains = split.grains;
   return found;
 }
 
 // How an operand is split when the parts of a sum are.
 std::optional<Split> part_split(const FactorMap& map, const FactorSum& sum,
                                 const DimFactors& operand, const FactorSplit& split, int axis) {
-  const auto runs = segments_of_parts(map, sum, split.segments);
+  const auto runs = runs_of_parts(map, sum, split);
   if (!runs) return std::nullopt;
   for (std::size_t d = 0; d < operand.size(); ++d) {
     if (operand[d].empty()) continue;
@@ -99,13 +109,20 @@ std::optional<Split> part_split(const FactorMap& map, const FactorSum& sum,
     if (operand[d][0] == sum.whole) {
       out.units = split.units;
       out.segments = split.segments;
+      out.grains = split.grains;
       return out;
     }
     const auto part = std::find(sum.parts.begin(), sum.parts.end(), operand[d][0]);
     if (part == sum.parts.end()) continue;
-    const std::vector<Dim>& run = (*runs)[static_cast<std::size_t>(part - sum.parts.begin())];
+    const SegmentRun& run = (*runs)[static_cast<std::size_t>(part - sum.parts.begin())];
     out.units = factor(map, *part).size;
-    if (run.size() > 1) out.segments = run;
+    if (run.segments.size() > 1) {
+      out.segments = run.segments;
+      out.grains = run.grains;
+      drop_single_grains(&out.grains);
+    } else {
+      out.units = floor_div(out.units, run.grains[0]);
+    }
     return out;
   }
   return std::nullopt;
@@ -128,6 +145,26 @@ std::optional<std::vector<std::vector<Dim>>> segments_of_parts(const FactorMap& 
     }
   }
   if (next != segments.size()) return std::nullopt;
+  return runs;
+}
+
+void drop_single_grains(std::vector<Dim>* grains) {
+  const auto is_one = [](const Dim& grain) { return grain.is(1); };
+  if (std::all_of(grains->begin(), grains->end(), is_one)) grains->clear();
+}
+
+std::optional<std::vector<SegmentRun>> runs_of_parts(const FactorMap& map, const FactorSum& sum,
+                                                     const FactorSplit& split) {
+  const auto parts = segments_of_parts(map, sum, split.segments);
+  if (!parts) return std::nullopt;
+  const std::vector<Dim> grains = grains_of(split.segments, split.grains);
+  std::vector<SegmentRun> runs;
+  auto next = grains.begin();
+  for (const std::vector<Dim>& part : *parts) {
+    const auto end = next + static_cast<std::ptrdiff_t>(part.size());
+    runs.push_back({part, {next, end}});
+    next = end;
+  }
   return runs;
 }
 
@@ -191,8 +228,13 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
     if (window != nullptr && window->output == split.factors[0]) {
       const Dim& rows = factor(map, window->output).size;
       const Dim& size = factor(map, window->input).size;
-      return Split{static_cast<int>(d), axis, split.units,
-                   split.replicas,      {},   SplitWindow{rows, size, window->map}};
+      return Split{static_cast<int>(d),
+                   axis,
+                   split.units,
+                   split.replicas,
+                   {},
+                   {},
+                   SplitWindow{rows, size, window->map}};
     }
     const std::size_t count = leading(operand[d], split.factors);
     if (count == 0) continue;
@@ -202,6 +244,7 @@ std::optional<Split> split_under(const FactorMap& map, const DimFactors& operand
     out.units = split.units;
     out.replicas = split.replicas;
     out.segments = split.segments;
+    out.grains = split.grains;
     if (count < split.factors.size()) {
       const Dim held = size_of(
           map, {split.factors.begin(), split.factors.begin() + static_cast<std::ptrdiff_t>(count)});

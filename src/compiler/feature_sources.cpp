@@ -28,12 +28,21 @@ namespace {
 class SourceFinder {
  public:
   FeatureSources find(const Place& at) {
-    visit(at);
+    visit(at, size_of(at));
     return std::move(found_);
   }
 
  private:
-  void visit(const Place& at) {
+  static Dim size_of(const Place& at) {
+    return at.first->shape()[static_cast<std::size_t>(at.second)];
+  }
+
+  // The major part of a dimension that is fused of parts is what can be cut.
+  static Dim fewer(const Dim& units, const Dim& size) {
+    return exact_div(units, size) ? size : units;
+  }
+
+  void visit(const Place& at, Dim units) {
     const auto& [value, dim] = at;
     if (value->is_constant() || !seen_.insert(at).second) return;
     const Node* node = value->producer();
@@ -51,11 +60,12 @@ class SourceFinder {
     const auto weight = weight_use(*node, map);
     if (weight && weight->feature == factor) {
       found_.products.push_back(node);
+      found_.units.push_back(fewer(size_of(at), units));
       return;
     }
     if (const FactorSum* sum = map.sum_of(factor); sum != nullptr && node->type() == "Concat") {
       // Pieces of a concatenation are pieces of all that is concatenated.
-      for (const Value* input : node->inputs()) visit({input, dim});
+      for (const Value* input : node->inputs()) visit({input, dim}, size_of({input, dim}));
       return;
     }
     const bool is_whole =
@@ -65,13 +75,14 @@ class SourceFinder {
       found_.norms.push_back(node);
       return;
     }
+    if (factor >= 0) units = fewer(units, map.factors[static_cast<std::size_t>(factor)].size);
     bool continues = false;
     for (std::size_t i = 0; !is_whole && i < node->inputs().size(); ++i) {
       if (node->input(i) == nullptr) continue;
       const int held = dimension_of(map, map.inputs[i], factor);
       if (held < 0) continue;
       continues = true;
-      visit({node->input(i), held});
+      visit({node->input(i), held}, units);
     }
     found_.has_others |= !continues;
   }

@@ -23,6 +23,7 @@ int dimension_of(const FactorMap& map, const DimFactors& operand, int factor);
 // Where the pieces of a dimension come from.
 struct FeatureSources {
   std::vector<const Node*> products;    // whose output features they are
+  std::vector<Dim> units;               // by product: how many pieces the way to here allows, heads
   std::vector<const Node*> attentions;  // whose heads they are
   std::vector<const Node*> norms;       // that normalise over the dimension, and so need it whole
   bool has_others = false;              // or anything else that is there whole

@@ -14,10 +14,9 @@ namespace {
 Dim local_offset(const Dim& offset, const Split& split, const Mesh& mesh) {
   Dim global = 0;
   Dim local = 0;
-  for (const Dim& segment : split.segments) {
-    if (global == offset) break;
-    global = global + segment;
-    local = local + part(segment, mesh.size(split.axis), mesh.rank_symbol(split.axis));
+  for (std::size_t i = 0; i < split.segments.size() && global != offset; ++i) {
+    global = global + split.segments[i];
+    local = local + segment_piece(split, i, mesh);
   }
   return local;
 }
@@ -82,6 +81,27 @@ AttributeMap local_attributes(const Node& node, const Shape& local_output, const
   return attributes;
 }
 
+// The first row of a rank's piece of a dimension of `size` rows.
+Dim first_row(const Split& split, const Dim& size, const Mesh& mesh) {
+  const Dim rank = mesh.rank_symbol(split.axis);
+  const Dim ranks(mesh.size(split.axis));
+  const Dim unit = rank * floor_div(split.units, ranks) + min(rank, mod(split.units, ranks));
+  return unit * floor_div(size, split.units);
+}
+
+// Which of a table's rows a rank holds that looks some up.
+void note_first_row(const Node& node, const Layout& table, const Mesh& mesh,
+                    AttributeMap* attributes) {
+  if (node.type() != "Gather") return;
+  const auto axis = static_cast<int>(node.attr_int("axis"));
+  for (const Split& split : table.splits) {
+    if (split.dim != axis) continue;
+    const Dim& rows = node.input(0)->shape()[static_cast<std::size_t>(axis)];
+    (*attributes)["first_row"] = Shape{first_row(split, rows, mesh)};
+    (*attributes)["rows"] = Shape{rows};
+  }
+}
+
 // The first of a rank's queries stands further back in the sequence than its number says.
 void shift_causal_offset(const Node& node, const Layout& output, const Mesh& mesh,
                          AttributeMap* attributes) {
@@ -90,13 +110,10 @@ void shift_causal_offset(const Node& node, const Layout& output, const Mesh& mes
   const auto split = std::find_if(output.splits.begin(), output.splits.end(),
                                   [&](const Split& one) { return one.dim == tokens; });
   if (split == output.splits.end()) return;
-  const Dim rank = mesh.rank_symbol(split->axis);
-  const Dim ranks(mesh.size(split->axis));
-  const Dim first = rank * floor_div(split->units, ranks) + min(rank, mod(split->units, ranks));
-  const Dim unit =
-      floor_div(node.output()->shape()[static_cast<std::size_t>(tokens)], split->units);
+  const Dim first =
+      first_row(*split, node.output()->shape()[static_cast<std::size_t>(tokens)], mesh);
   const Shape offset = node.attr_dims("causal_offset");
-  (*attributes)["causal_offset"] = Shape{(offset.empty() ? Dim(0) : offset[0]) + first * unit};
+  (*attributes)["causal_offset"] = Shape{(offset.empty() ? Dim(0) : offset[0]) + first};
 }
 
 class Partitioner {
@@ -150,6 +167,7 @@ class Partitioner {
     AttributeMap attributes = local_attributes(
         node, local_shape(node.output()->shape(), first_output, mesh_), first, mesh_);
     shift_causal_offset(node, first_output, mesh_, &attributes);
+    note_first_row(node, first, mesh_, &attributes);
     builder_.set_name(node.name());
     if (has_windows(first) && only_moves_rows(node, attributes) && may_take(inputs[0])) {
       take_rows(node, inputs[0], output_layout(map, 0, split, axis));
@@ -284,10 +302,10 @@ class Partitioner {
     Dim start = 0;
     Dim local_start = 0;
     Layout layout;  // of a converted segment
-    for (const Dim& segment : in_segments.segments) {
-      const Dim size = segment * unit;
-      const Split cut{in_segments.dim, in_segments.axis, segment, 1, {}};
-      const Dim local_size = is_from ? piece_units(cut, mesh_) * unit : size;
+    for (std::size_t i = 0; i < in_segments.segments.size(); ++i) {
+      const Dim size = in_segments.segments[i] * unit;
+      const Split cut = segment_split(in_segments, i);
+      const Dim local_size = is_from ? segment_piece(in_segments, i, mesh_) * unit : size;
       Value* piece =
           builder_.slice(now.value, {in_segments.dim}, {local_start}, {local_start + local_size});
       Value* part = whole_builder_.slice(twin, {in_segments.dim}, {start}, {start + size});
@@ -357,6 +375,7 @@ class Partitioner {
         add_cut(step.to);
         attributes["replicas"] = std::int64_t{step.to.replicas};
         if (!step.to.segments.empty()) attributes["segments"] = Shape(step.to.segments);
+        if (!step.to.grains.empty()) attributes["grains"] = Shape(step.to.grains);
         return builder_.op("ShardSlice", {value}, std::move(attributes));
       case StepKind::kGather:
         add_cut(step.from);

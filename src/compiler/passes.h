@@ -47,8 +47,8 @@ Status drop_head_repeats(Graph& graph, const CompileOptions& options);
 Status sink_transposes(Graph& graph, const CompileOptions& options);
 Status set_attention_layouts(Graph& graph, const CompileOptions& options);
 
-// Moves reshapes of tokens to a grid behind the work on single rows that is left at the end, so that
-// the ranks do it on their tokens.
+// Moves reshapes of tokens to a grid behind the work on single rows that is left at the end, so
+// that the ranks do it on their tokens.
 Status sink_grids(Graph& graph, const CompileOptions& options);
 
 // Where sequences are joined and one of them is all that is read in the end, the last layer works
@@ -67,6 +67,14 @@ Status join_groups(Graph& graph, const CompileOptions& options, int axis);
 
 // A product whose columns are cut apart becomes several products.
 Status split_products(Graph& graph, const CompileOptions& options);
+
+// A product with the transposed table of a lookup (an output projection to the vocabulary that is
+// tied to the embedding) reads the table itself.
+Status tie_tables(Graph& graph, const CompileOptions& options);
+
+// Lookups in a piece of a table's rows, as the partition makes them -> lookups of rows that are
+// there, and zeros.
+Status mask_lookups(Graph& graph, const CompileOptions& options);
 
 // Where options.precision is set: f32 weights and compute -> that 16-bit type. precision.h says
 // what stays. Weights are converted at once, on all cores, so half of them must fit in memory.

@@ -155,6 +155,7 @@ constexpr Pass kPasses[] = {
     {"fuse attention", on_whole<fuse_attention>},
     {"split products", on_whole<split_products>},
     {"simplify again", on_whole<simplify>},
+    {"tie tables", on_whole<tie_tables>},
     {"drop head repeats", on_whole<drop_head_repeats>},
     {"drop unread rows", on_whole<drop_unread_rows>},
     {"sink transposes", on_whole<sink_transposes>},

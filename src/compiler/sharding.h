@@ -15,8 +15,9 @@ namespace tutti {
 // A node's work cut along `factors` (major to minor; mostly one) into `units` equal, contiguous
 // units that the ranks share as in Split.
 //
-// `segments`: runs of units that are cut each by itself, as in Split. With the whole of a FactorSum
-// as the factor, its parts are split, each by itself; the segments are those parts, or finer.
+// `segments` and `grains`: runs of units that are cut each by itself, as in Split. With the whole
+// of a FactorSum as the factor, its parts are split, each by itself; the segments are those parts,
+// or finer.
 //
 // Two factors, such as (g r) of grouped attention with units |g| * c: an operand that holds both is
 // cut into |g| * c units; one that holds g alone is cut into |g| units of c replicas each.
@@ -25,6 +26,7 @@ struct FactorSplit {
   Dim units;
   int replicas = 1;
   std::vector<Dim> segments = {};
+  std::vector<Dim> grains = {};
   bool operator==(const FactorSplit&) const = default;
 };
 
@@ -47,6 +49,17 @@ struct Sharding {
 std::optional<std::vector<std::vector<Dim>>> segments_of_parts(const FactorMap& map,
                                                                const FactorSum& sum,
                                                                const std::vector<Dim>& segments);
+
+// The segments of one part with the grain of each.
+struct SegmentRun {
+  std::vector<Dim> segments;
+  std::vector<Dim> grains;
+};
+std::optional<std::vector<SegmentRun>> runs_of_parts(const FactorMap& map, const FactorSum& sum,
+                                                     const FactorSplit& split);
+
+// Grains that are all 1 are left out.
+void drop_single_grains(std::vector<Dim>* grains);
 
 // The factor map of a node. An operator without a rule has every dimension whole.
 FactorMap factors_of(const Node& node);

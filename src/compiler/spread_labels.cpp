@@ -12,18 +12,24 @@ bool tears_causal_queries(const Node& node, const FactorMap& map, const FactorSp
          split.factors == map.inputs[0][static_cast<std::size_t>(token_dimension(node))];
 }
 
-// `split` and `other` cut the parts of one sum. A part that one of them cuts in segments is cut so.
+// `split` and `other` cut the parts of one sum. A part that one of them cuts in segments or in
+// larger grains is cut so.
 void refine(const FactorMap& map, const FactorSplit& other, FactorSplit* split) {
   const FactorSum& sum = *map.sum_of(split->factors[0]);
   if (other.factors != split->factors || other.units != split->units) return;
-  const auto runs = segments_of_parts(map, sum, split->segments);
-  const auto other_runs = segments_of_parts(map, sum, other.segments);
+  const auto runs = runs_of_parts(map, sum, *split);
+  const auto other_runs = runs_of_parts(map, sum, other);
   if (!runs || !other_runs) return;
   split->segments.clear();
+  split->grains.clear();
   for (std::size_t part = 0; part < runs->size(); ++part) {
-    const std::vector<Dim>& run = (*runs)[part].size() > 1 ? (*runs)[part] : (*other_runs)[part];
-    split->segments.insert(split->segments.end(), run.begin(), run.end());
+    const SegmentRun& own = (*runs)[part];
+    const bool is_plain = own.segments.size() == 1 && own.grains[0].is(1);
+    const SegmentRun& run = is_plain ? (*other_runs)[part] : own;
+    split->segments.insert(split->segments.end(), run.segments.begin(), run.segments.end());
+    split->grains.insert(split->grains.end(), run.grains.begin(), run.grains.end());
   }
+  drop_single_grains(&split->grains);
 }
 
 }  // namespace
@@ -80,9 +86,12 @@ class LabelSpread {
       if (has_heads_for_all(*node)) keep_whole(node->input(kMask));
     }
     for (const auto& [value, split] : seeds.labels) add_label(value, split);
+    late_ = seeds.late_labels;
   }
 
   Labels run() {
+    spread();
+    for (const auto& [value, split] : late_) add_label(value, split);
     spread();
     guesses_ = true;
     spread();
@@ -206,6 +215,7 @@ class LabelSpread {
   // what windows read of it.
   std::set<const Value*> has_work_behind_;
   bool guesses_ = false;
+  std::vector<std::pair<const Value*, Split>> late_;
   Labels labels_;
   std::map<const Node*, FactorSplit> follows_;
 };

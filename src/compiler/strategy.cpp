@@ -76,6 +76,7 @@ void seed_constraints(const Graph& graph, const CompileOptions& options, int axi
       const int dim = split.dim < 0 ? split.dim + rank : split.dim;
       if (split.axis != along.name || dim < 0 || dim >= rank) continue;
       Split label = whole_units(*value, dim, axis);
+      if (split.units) label.units = *split.units;
       if (split.shards != along.size) {
         label.units = split.shards;
         label.replicas = static_cast<int>(along.size / split.shards);

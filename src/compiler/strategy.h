@@ -27,6 +27,8 @@ struct AxisSeeds {
   // on segments.
   bool moves_rows = false;
   std::vector<std::pair<const Value*, Split>> labels;  // in order; earlier ones win
+  // Those that count where the others, spread along factors, have said nothing.
+  std::vector<std::pair<const Value*, Split>> late_labels;
   // Attentions that exchange tokens for heads when their keys turn out to be split along tokens.
   std::set<const Node*> prefer_heads;
   // Attentions that are to keep their queries and get all keys.
@@ -35,7 +37,8 @@ struct AxisSeeds {
   std::set<const Node*> whole;
   // The attentions of "ulysses".
   std::map<const Node*, TravellingRows> attentions;
-  // Products of which both operands are made of tokens: what moves least decides, as for attentions.
+  // Products of which both operands are made of tokens: what moves least decides, as for
+  // attentions.
   std::set<const Node*> least_bytes;
   // Nodes with a weight of which each rank should hold a piece. Where operands ask for a split of
   // the weight, no other split or none is considered.

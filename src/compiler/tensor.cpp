@@ -81,8 +81,25 @@ class TensorSeeder {
         });
     if (!is_split || (sources.products.empty() && sources.attentions.empty())) return;
     seconds_.insert(&second);
-    for (const Node* first : sources.products) {
-      seeds_->labels.emplace_back(first->output(), feature_split(*first, axis_));
+    seed_features(sources);
+  }
+
+  // Heads first: features that meet them (gates) are cut as they are.
+  void seed_features(const FeatureSources& sources) {
+    std::vector<Split> splits;
+    std::vector<bool> has_heads;
+    for (std::size_t i = 0; i < sources.products.size(); ++i) {
+      Split& split = splits.emplace_back(feature_split(*sources.products[i], axis_));
+      const Dim& units = sources.units[i];
+      const bool is_enough = units.is_constant() && units.constant() >= mesh_.size(axis_);
+      has_heads.push_back(is_enough && units != split.units);
+      if (is_enough) split.units = units;
+    }
+    const bool meets_heads = !sources.attentions.empty() ||
+                             std::find(has_heads.begin(), has_heads.end(), true) != has_heads.end();
+    for (std::size_t i = 0; i < splits.size(); ++i) {
+      auto* labels = meets_heads && !has_heads[i] ? &seeds_->late_labels : &seeds_->labels;
+      labels->emplace_back(sources.products[i]->output(), std::move(splits[i]));
     }
   }
 

@@ -16,6 +16,7 @@ struct Assignment {
   Dim units;
   Dim copies;
   std::vector<Dim> segments = {};  // cut each by itself
+  std::vector<Dim> grains = {};
 };
 
 class Verifier {
@@ -91,7 +92,10 @@ class Verifier {
     const Dim rank = mesh_.rank_symbol(split.axis);
     if (split.segments.empty()) return part(split.units * Dim(split.replicas), ranks, rank);
     Dim held = 0;
-    for (const Dim& segment : split.segments) held = held + part(segment, ranks, rank);
+    for (std::size_t i = 0; i < split.segments.size(); ++i) {
+      const Dim grain = split.grains.empty() ? Dim(1) : split.grains[i];
+      held = held + part(floor_div(split.segments[i], grain), ranks, rank) * grain;
+    }
     return held;
   }
 
@@ -129,8 +133,12 @@ class Verifier {
   // --- Exchanges: each changes the layout of its operands along one axis.
 
   Split cut(const Node& node, int axis) const {
-    return Split{static_cast<int>(node.attr_int("dim")), axis, node.attr_dims("units")[0],
-                 static_cast<int>(node.attr_int("replicas", 1)), node.attr_dims("segments")};
+    return Split{static_cast<int>(node.attr_int("dim")),
+                 axis,
+                 node.attr_dims("units")[0],
+                 static_cast<int>(node.attr_int("replicas", 1)),
+                 node.attr_dims("segments"),
+                 node.attr_dims("grains")};
   }
 
   // Operands of a gather have units of their own, or the same.
@@ -316,7 +324,7 @@ class Verifier {
         continue;
       }
       if (!holder.empty() && !split->segments.empty()) {
-        explanations.push_back({{holder[0]}, split->units, Dim(1), split->segments});
+        explanations.push_back({{holder[0]}, split->units, Dim(1), split->segments, split->grains});
         continue;
       }
       std::vector<int> prefix;
@@ -433,14 +441,14 @@ class Verifier {
                      const std::vector<const ValueLayout*>& operands,
                      const std::vector<DimFactors>& rows, std::size_t num_inputs) const {
     return std::any_of(map.sums.begin(), map.sums.end(), [&](const FactorSum& sum) {
-      const std::vector<Dim>* segments = nullptr;  // of the whole, which always is an operand
+      const Split* joined = nullptr;  // of the whole, which always is an operand
       for (std::size_t i = 0; i < operands.size(); ++i) {
         const Split* split = operands[i] == nullptr ? nullptr : operands[i]->layout.on_axis(axis);
         if (split != nullptr && holds_at(rows[i], split->dim, sum.whole)) {
-          segments = &split->segments;
+          joined = split;
         }
       }
-      if (segments == nullptr || segments->empty()) return false;
+      if (joined == nullptr || joined->segments.empty()) return false;
       for (std::size_t i = 0; i < operands.size(); ++i) {
         if (operands[i] == nullptr) continue;
         if (is_partial(*operands[i], axis)) return false;
@@ -458,8 +466,8 @@ class Verifier {
         }
         if (split->replicas != 1) return false;
         if (holds_at(rows[i], split->dim, sum.whole)) {
-          if (split->segments != *segments) return false;
-        } else if (!is_cut_part(map, sum, *segments, rows[i], *split)) {
+          if (split->segments != joined->segments || split->grains != joined->grains) return false;
+        } else if (!is_cut_part(map, sum, *joined, rows[i], *split)) {
           return false;
         }
       }
@@ -473,23 +481,31 @@ class Verifier {
   }
 
   // The split is that of the part which the dimension holds: its run of the segments.
-  bool is_cut_part(const FactorMap& map, const FactorSum& sum, const std::vector<Dim>& segments,
+  bool is_cut_part(const FactorMap& map, const FactorSum& sum, const Split& joined,
                    const DimFactors& row, const Split& split) const {
     std::size_t next = 0;
     for (const int part : sum.parts) {
       const Dim& size = map.factors[static_cast<std::size_t>(part)].size;
       std::vector<Dim> run;
+      std::vector<Dim> grains;
       Dim covered = 0;
-      while (covered != size && next < segments.size()) {
-        covered = covered + segments[next];
-        run.push_back(segments[next++]);
+      while (covered != size && next < joined.segments.size()) {
+        covered = covered + joined.segments[next];
+        run.push_back(joined.segments[next]);
+        grains.push_back(joined.grains.empty() ? Dim(1) : joined.grains[next]);
+        ++next;
       }
       if (covered != size) return false;
       if (!holds_at(row, split.dim, part)) continue;
-      if (run.size() > 1) return split.segments == run && split.units == size;
-      return split.segments.empty() &&
-             (split.units == size ||
-              (is_even(split) && exact_div(size, Dim(mesh_.size(split.axis)))));
+      const bool has_grains =
+          std::any_of(grains.begin(), grains.end(), [](const Dim& grain) { return !grain.is(1); });
+      if (run.size() > 1) {
+        return split.segments == run && split.units == size &&
+               split.grains == (has_grains ? grains : std::vector<Dim>());
+      }
+      if (!split.segments.empty()) return false;
+      return split.units * grains[0] == size ||
+             (is_even(split) && !has_grains && exact_div(size, Dim(mesh_.size(split.axis))));
     }
     return false;
   }
@@ -525,8 +541,8 @@ class Verifier {
                                   assignment.factors.begin() + static_cast<std::ptrdiff_t>(held));
     const Dim size = size_of(map, prefix);
     if (!assignment.segments.empty() || !split.segments.empty()) {
-      return split.segments == assignment.segments && split.units == assignment.units &&
-             split.units == size;
+      return split.segments == assignment.segments && split.grains == assignment.grains &&
+             split.units == assignment.units && split.units == size;
     }
     if (exact_div(size, assignment.units)) {
       if (split.units == assignment.units && Dim(split.replicas) == assignment.copies) return true;

@@ -15,12 +15,24 @@ Dim piece_size(const Dim& size, const Split& split, const Mesh& mesh) {
 
 }  // namespace
 
+Split segment_split(const Split& split, std::size_t index) {
+  const Dim& size = split.segments[index];
+  const Dim units = split.grains.empty() ? size : floor_div(size, split.grains[index]);
+  return Split{split.dim, split.axis, units, 1};
+}
+
+Dim segment_piece(const Split& split, std::size_t index, const Mesh& mesh) {
+  return piece_size(split.segments[index], segment_split(split, index), mesh);
+}
+
 Dim piece_units(const Split& split, const Mesh& mesh) {
   const int ranks = mesh.size(split.axis);
   const Dim rank = mesh.rank_symbol(split.axis);
   if (split.segments.empty()) return part(split.units * Dim(split.replicas), ranks, rank);
   Dim sum = 0;
-  for (const Dim& segment : split.segments) sum = sum + part(segment, ranks, rank);
+  for (std::size_t i = 0; i < split.segments.size(); ++i) {
+    sum = sum + segment_piece(split, i, mesh);
+  }
   return sum;
 }
 
@@ -58,8 +70,11 @@ std::string Layout::to_string(const Shape& shape, const Mesh& mesh) const {
         text += str_cat("(windows of ", split.window->rows, ")");
       } else if (!split.segments.empty()) {
         text += "(";
-        for (const Dim& segment : split.segments) {
-          text += str_cat(&segment == &split.segments[0] ? "" : " | ", segment);
+        for (std::size_t s = 0; s < split.segments.size(); ++s) {
+          text += str_cat(s == 0 ? "" : " | ", split.segments[s]);
+          if (!split.grains.empty() && !split.grains[s].is(1)) {
+            text += str_cat(" by ", split.grains[s]);
+          }
         }
         text += ")";
       } else if (split.units != size || split.replicas != 1) {

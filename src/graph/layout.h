@@ -28,13 +28,16 @@ struct SplitWindow {
 //
 // `segments`, where there are any, are runs of units that are cut each by itself; a rank holds its
 // piece of the first one, then its piece of the second, and so on. So the concatenation of a text
-// and a video sequence, each of which is split, is split without moving anything.
+// and a video sequence, each of which is split, is split without moving anything. `grains` says of
+// how many units the pieces of each segment are whole multiples: features of attention heads (64 in
+// grains of 16) beside those of an MLP.
 struct Split {
   int dim = 0;
   int axis = 0;
   Dim units = 0;
   int replicas = 1;
   std::vector<Dim> segments = {};          // in units; they add up to `units`, replicas is 1
+  std::vector<Dim> grains = {};            // one for each segment, or none: all are 1
   std::optional<SplitWindow> window = {};  // then `units` divides its rows, and replicas is 1
 
   bool operator==(const Split&) const = default;
@@ -58,6 +61,11 @@ struct Layout {
   std::string to_string(const Shape& shape, const Mesh& mesh) const;
 };
 
+// Segment number `index` of a split as a split of its own, of the segment's units, and how many of
+// those one rank holds.
+Split segment_split(const Split& split, std::size_t index);
+Dim segment_piece(const Split& split, std::size_t index, const Mesh& mesh);
+
 // Units that one rank holds of a split, each as often as it stands there.
 Dim piece_units(const Split& split, const Mesh& mesh);
 
@@ -71,15 +79,22 @@ using LayoutTable = std::map<std::string, ValueLayout, std::less<>>;  // by valu
 // An operand of a node that has to be split as given over some mesh axes and must not be over any
 // other: where the node reads `value`, if it is an input, or makes it.
 struct ConstraintSplit {
-  int dim = 0;              // negative: from the back
-  std::string axis;         // of the mesh
-  std::int64_t shards = 0;  // fewer than the axis has ranks: neighbours hold the same
+  int dim = 0;                    // negative: from the back
+  std::string axis;               // of the mesh
+  std::int64_t shards = 0;        // fewer than the axis has ranks: neighbours hold the same
+  std::optional<Dim> units = {};  // as in Split; absent: cut anywhere
   bool operator==(const ConstraintSplit&) const = default;
+};
+// What an annotation takes the size of a dimension to be.
+struct ConstraintSize {
+  int dim = 0;
+  Dim size;
 };
 struct LayoutConstraint {
   std::string node;
   std::string value;
   std::vector<ConstraintSplit> splits;  // of one dimension: major ones first
+  std::vector<ConstraintSize> sizes = {};
 };
 
 // Sizes that one rank holds, as Dims over the mesh's rank symbols.

@@ -23,11 +23,11 @@ struct DeviceConfiguration {
   std::vector<std::string> devices;  // may be empty
 };
 
-// One dimension of a tensor, cut one or several times (major to minor).
+// One dimension of a tensor, fused of parts (major to minor; mostly one), each of which is cut.
 struct ShardedDim {
-  std::int64_t axis = 0;
+  std::int64_t axis = 0;  // negative: from the back
   struct Cut {
-    std::optional<Dim> size;  // of the part that is cut; absent: the whole dimension
+    std::optional<Dim> size;  // of the part; absent where it is the whole dimension
     std::int64_t num_shards = 0;
   };
   std::vector<Cut> cuts;
@@ -53,7 +53,9 @@ struct DeviceAnnotations {
   std::vector<NodePlacement> placements;  // of the main graph's nodes, in their order
 };
 
-// Errors: a placement that names no configuration of the model, a size that does not parse.
+// Errors name node and tensor: a placement that names no configuration of the model, a tensor that
+// the node neither reads nor makes, fields that must be there and are not, sizes that do not parse,
+// groups that are listed twice, nodes inside branches or functions (which are inlined).
 Result<DeviceAnnotations> read_device_annotations(const onnx::ModelProto& model);
 
 }  // namespace tutti

@@ -103,7 +103,17 @@ Result<std::vector<TensorType>> infer_ring_attention(const Node& node, int /*num
   TUTTI_ASSIGN_OR_RETURN(std::vector<TensorType> types, attention_types(node, size[0]));
   const std::size_t tokens = attention_axes(node.attr_string("layout")).tokens;
   const Dim& keys = node.input(1)->shape()[tokens];
-  const Dim expected = part(size[0], ranks, Dim::symbol("rank." + node.attr_string("axis")));
+  const Dim rank = Dim::symbol("rank." + node.attr_string("axis"));
+  const Shape segments = node.attr_dims("segments");
+  Dim expected = segments.empty() ? part(size[0], ranks, rank) : Dim(0);
+  Dim sum = segments.empty() ? size[0] : Dim(0);
+  for (const Dim& segment : segments) {
+    expected = expected + part(segment, ranks, rank);
+    sum = sum + segment;
+  }
+  if (sum != size[0]) {
+    return invalid_argument("segments ", segments, " add up to ", sum, ", expected ", size[0]);
+  }
   if (keys != expected) {
     return invalid_argument("k has ", keys, " tokens, expected ", expected);
   }
@@ -201,8 +211,12 @@ void register_attention_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
   ring.factors = nullptr;
   ring.flops = ring_attention_flops;
   ring.is_exchange = true;
+  OpDef joined = ring;
+  joined.type = "JoinedRingAttention";
+  joined.attributes.push_back({"segments", AttributeKind::kDims, true});
   ops->add(std::move(attention));
   ops->add(std::move(ring));
+  ops->add(std::move(joined));
   register_attention_lowerings(lowerings);
   register_rotary_lowering(lowerings);
 }

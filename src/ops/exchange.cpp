@@ -74,12 +74,23 @@ Result<Cut> cut_of(const Node& node) {
 }
 
 // A dimension in segments is one of a constant, which is cut on loading: no kernel does it.
-Status check_segments(const Node& node, const Cut& cut, const Shape& segments) {
+Status check_segments(const Node& node, const Cut& cut, const Shape& segments,
+                      const Shape& grains) {
   Dim sum = 0;
   for (const Dim& segment : segments) sum = sum + segment;
   if (sum != cut.units || cut.replicas != 1) {
     return invalid_argument("segments ", segments, " add up to ", sum, ", expected ", cut.units,
                             " units of 1 replica");
+  }
+  if (!grains.empty() && grains.size() != segments.size()) {
+    return invalid_argument("grains ", grains, " are ", grains.size(), " for ", segments.size(),
+                            " segments");
+  }
+  for (std::size_t i = 0; i < grains.size(); ++i) {
+    const bool is_positive = !grains[i].is_constant() || grains[i].constant() > 0;
+    if (is_positive && exact_div(segments[i], grains[i])) continue;
+    return invalid_argument("segment ", i, " of ", segments[i],
+                            " units is no whole number of grains of ", grains[i]);
   }
   if (sliced_constant(*node.input(0)) != nullptr) return {};
   return invalid_argument("cuts '", node.input(0)->name(), "' in segments ", segments,
@@ -89,14 +100,16 @@ Status check_segments(const Node& node, const Cut& cut, const Shape& segments) {
 Result<std::vector<TensorType>> infer_slice_in_segments(const Node& node, const Shape& segments) {
   TUTTI_ASSIGN_OR_RETURN(const AxisRef axis, axis_of(node));
   TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(node));
-  TUTTI_RETURN_IF_ERROR(check_segments(node, cut, segments));
+  const Shape grains = node.attr_dims("grains");
+  TUTTI_RETURN_IF_ERROR(check_segments(node, cut, segments, grains));
   TensorType type = node.input(0)->type();
   Dim& size = type.shape[static_cast<std::size_t>(cut.dim)];
   const Dim unit = floor_div(size, cut.units);
   size = 0;
-  for (const Dim& segment : segments) {
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const Dim units = grains.empty() ? segments[i] : floor_div(segments[i], grains[i]);
     TUTTI_ASSIGN_OR_RETURN(const Dim piece,
-                           piece_size({cut.dim, segment, 1}, segment * unit, axis));
+                           piece_size({cut.dim, units, 1}, segments[i] * unit, axis));
     size = size + piece;
   }
   return std::vector<TensorType>{std::move(type)};
@@ -283,8 +296,11 @@ void register_exchange_ops(OpRegistry* ops, LoweringRegistry* /*lowerings*/) {
   const AttributeSpec replicas{"replicas", AttributeKind::kInt, false};
   const AttributeSpec op{"op", AttributeKind::kString, false};
 
-  OpDef shard_slice =
-      exchange("ShardSlice", {dim, units, replicas, {"segments", AttributeKind::kDims, false}});
+  OpDef shard_slice = exchange("ShardSlice", {dim,
+                                              units,
+                                              replicas,
+                                              {"segments", AttributeKind::kDims, false},
+                                              {"grains", AttributeKind::kDims, false}});
   shard_slice.infer = infer_shard_slice;
   shard_slice.factors = cut_factors;
   shard_slice.is_exchange = false;  // local: no other rank takes part

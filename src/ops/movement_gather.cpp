@@ -25,7 +25,9 @@ Result<std::vector<TensorType>> infer_gather(const Node& node, int) {
   const std::int64_t axis = node.attr_int("axis");
   TUTTI_RETURN_IF_ERROR(check_axis(axis, data.rank()));
   TUTTI_RETURN_IF_ERROR(check_integers(indices, "indices"));
-  TUTTI_RETURN_IF_ERROR(check_index_bounds(indices, data.shape()[static_cast<std::size_t>(axis)]));
+  const Shape rows = node.attr_dims("rows");
+  const Dim& size = rows.empty() ? data.shape()[static_cast<std::size_t>(axis)] : rows[0];
+  TUTTI_RETURN_IF_ERROR(check_index_bounds(indices, size));
   Shape shape(data.shape().begin(), data.shape().begin() + axis);
   shape.insert(shape.end(), indices.shape().begin(), indices.shape().end());
   shape.insert(shape.end(), data.shape().begin() + axis + 1, data.shape().end());
@@ -47,6 +49,15 @@ std::optional<std::vector<Dim>> gathered_elements(const Node& node) {
   return out;
 }
 
+// A table so large that every rank of a mesh axis would hold some of its rows.
+bool is_large_table(const Value& data, const Dim& rows) {
+  constexpr std::int64_t kMostRanks = 1024;
+  return data.is_constant() && is_floating(data.dtype()) && rows.is_constant() &&
+         rows.constant() >= kMostRanks;
+}
+
+// Ranks that hold some rows of a table look up what they have; the rest is zeros, and the sum of
+// all is right.
 FactorMap factors_of_gather(const Node& node) {
   FactorMap map = empty_factors(node);
   const auto axis = static_cast<std::size_t>(node.attr_int("axis"));
@@ -59,7 +70,9 @@ FactorMap factors_of_gather(const Node& node) {
     if (d > axis) map.inputs[0][d] = map.outputs[0][d + index_rank - 1];
   }
   if (!data[axis].is(1)) {
-    map.inputs[0][axis] = {map.add("g", data[axis], FactorRole::kWhole)};
+    const bool is_large = is_large_table(*node.input(0), data[axis]);
+    const FactorRole role = is_large ? FactorRole::kReduction : FactorRole::kWhole;
+    map.inputs[0][axis] = {map.add("g", data[axis], role)};
   }
   return map;
 }
@@ -225,7 +238,9 @@ void register_gather_ops(OpRegistry* ops, LoweringRegistry* lowerings) {
   OpDef gather;
   gather.type = "Gather";
   gather.min_inputs = gather.max_inputs = 2;
-  gather.attributes = {{"axis", AttributeKind::kInt, true}};
+  gather.attributes = {{"axis", AttributeKind::kInt, true},
+                       {"first_row", AttributeKind::kDims, false},
+                       {"rows", AttributeKind::kDims, false}};
   gather.infer = infer_gather;
   gather.symbolic = gathered_elements;
   gather.factors = factors_of_gather;

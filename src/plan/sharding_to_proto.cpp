@@ -43,6 +43,23 @@ bool can_say(const Layout& layout, const Mesh& mesh) {
                      [&](const Split& split) { return shards_of(split, mesh).has_value(); });
 }
 
+// What the pieces of a dimension are whole numbers of, where they would be others if they were cut
+// anywhere: heads of several features each, that are not shared out evenly.
+Dim blocks_of(const Split& split, const Dim& size, const Mesh& mesh) {
+  const bool is_even = exact_div(split.units, Dim(mesh.size(split.axis))).has_value();
+  return is_even || split.replicas != 1 ? size : split.units;
+}
+
+void add_part(const Dim& size, std::int64_t shards, onnx::ShardedDimProto* dim) {
+  onnx::SimpleShardedDimProto* part = dim->add_simple_sharding();
+  if (size.is_constant()) {
+    part->set_dim_value(size.constant());
+  } else {
+    part->set_dim_param(size.to_string());
+  }
+  part->set_num_shards(shards);
+}
+
 void spec_to_proto(const std::string& name, const ValueLayout& value, const Mesh& mesh,
                    onnx::ShardingSpecProto* spec) {
   spec->set_tensor_name(name);
@@ -51,16 +68,12 @@ void spec_to_proto(const std::string& name, const ValueLayout& value, const Mesh
   for (const auto& splits : dims) {
     onnx::ShardedDimProto* dim = spec->add_sharded_dim();
     dim->set_axis(splits[0]->dim);
-    onnx::SimpleShardedDimProto* cut = dim->add_simple_sharding();
-    const Dim& size = value.global.shape[static_cast<std::size_t>(splits[0]->dim)];
-    if (size.is_constant()) {
-      cut->set_dim_value(size.constant());
-    } else {
-      cut->set_dim_param(size.to_string());
-    }
     std::int64_t count = 1;
     for (const Split* split : splits) count *= *shards_of(*split, mesh);
-    cut->set_num_shards(count);
+    const Dim& size = value.global.shape[static_cast<std::size_t>(splits[0]->dim)];
+    const Dim blocks = splits.size() == 1 ? blocks_of(*splits[0], size, mesh) : size;
+    add_part(blocks, count, dim);
+    if (blocks != size) add_part(floor_div(size, blocks), 1, dim);
     shards *= count;
   }
   std::vector<std::vector<std::int64_t>> holders(static_cast<std::size_t>(shards));

@@ -35,6 +35,10 @@ Result<RankCut> cut_of(const Node& slice, const SymbolMap& symbols) {
   RankCut made;
   TUTTI_ASSIGN_OR_RETURN(made.cut.units, slice.attr_dims("units").at(0).evaluate(symbols));
   TUTTI_ASSIGN_OR_RETURN(made.cut.segments, evaluate(slice.attr_dims("segments"), symbols));
+  TUTTI_ASSIGN_OR_RETURN(made.cut.grains, evaluate(slice.attr_dims("grains"), symbols));
+  for (const std::int64_t grain : made.cut.grains) {
+    if (grain < 1) return invalid_argument("a grain is ", grain, ", expected 1 or more");
+  }
   TUTTI_ASSIGN_OR_RETURN(const std::int64_t rank,
                          Dim::symbol("rank." + slice.attr_string("axis")).evaluate(symbols));
   made.cut.dim = static_cast<int>(slice.attr_int("dim"));
@@ -50,9 +54,11 @@ std::vector<PieceRun> piece_runs(const PieceCut& cut, int ranks, int rank) {
     if (count > 0) runs.push_back({first, count});
   };
   std::int64_t start = 0;
-  for (const std::int64_t segment : cut.segments) {
-    add(start + part_offset(segment, ranks, rank), part_size(segment, ranks, rank));
-    start += segment;
+  for (std::size_t i = 0; i < cut.segments.size(); ++i) {
+    const std::int64_t grain = cut.grains.empty() ? 1 : cut.grains[i];
+    const std::int64_t grains = cut.segments[i] / grain;
+    add(start + part_offset(grains, ranks, rank) * grain, part_size(grains, ranks, rank) * grain);
+    start += cut.segments[i];
   }
   if (!cut.segments.empty()) return runs;
   const std::int64_t first = part_offset(cut.units * cut.replicas, ranks, rank);

@@ -13,6 +13,7 @@ struct PieceCut {
   std::int64_t units = 0;
   int replicas = 1;
   std::vector<std::int64_t> segments = {};
+  std::vector<std::int64_t> grains = {};
 };
 
 // Neighbouring units of the dimension.

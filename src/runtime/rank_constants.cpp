@@ -8,7 +8,7 @@ Result<RankConstants::Found> RankConstants::piece_of(const Node& slice, const Sy
   TUTTI_ASSIGN_OR_RETURN(Found found, find(*slice.input(0), symbols));
   TUTTI_ASSIGN_OR_RETURN(const RankCut cut, cut_of(slice, symbols));
   found.key += str_cat("/", cut.cut.dim, ":", cut.cut.units, "x", cut.cut.replicas,
-                       cut.cut.segments, " ", cut.rank, " of ", cut.ranks);
+                       cut.cut.segments, cut.cut.grains, " ", cut.rank, " of ", cut.ranks);
   std::weak_ptr<const Tensor>& known = pieces_[found.key];
   if (auto piece = known.lock()) return Found{std::move(piece), std::move(found.key)};
   TUTTI_ASSIGN_OR_RETURN(Tensor tensor, cut_piece(*found.tensor, cut.cut, cut.ranks, cut.rank));

@@ -2,8 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 from sample_models import ONNX, SIZES, relative_error, transformer_feeds
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 MODEL = ONNX / "transformer.onnx"
 LAYERS = 8
@@ -72,6 +76,57 @@ def test_a_model_that_is_too_large_for_one_rank_fits_on_four(tutti, tmp_path):
     assert "rank 0 needs" in refused.stderr and str(limit) in refused.stderr
     _, by_rank = bytes_by_rank(tutti, tmp_path / "four", "--mesh", "tp=4", *limited[:2])
     assert max(by_rank) <= limit
+
+
+WORDS, WIDTH = 5003, 32
+
+
+def word_model(path, is_tied):
+    """Tokens to logits: nearly all weights are an embedding table and a projection to the vocabulary."""
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((WORDS, WIDTH), dtype=np.float32)
+    head = table.T if is_tied else rng.standard_normal((WIDTH, WORDS), dtype=np.float32)
+    inner = rng.standard_normal((WIDTH, WIDTH), dtype=np.float32)
+    weights = {"table": table, "inner": inner, "head": np.ascontiguousarray(head)}
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["x"], name="embed"),
+        helper.make_node("MatMul", ["x", "inner"], ["i"], name="inner"),
+        helper.make_node("Tanh", ["i"], ["h"], name="act"),
+        helper.make_node("MatMul", ["h", "head"], ["logits"], name="head"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "words",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "tokens"])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, "tokens", WORDS])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_large_tables_are_divided(tutti, tmp_path, is_tied):
+    """One that is read twice, by rows; others by rows or columns."""
+    model = tmp_path / "model.onnx"
+    word_model(model, is_tied)
+
+    def weights(*options):
+        tutti("compile", model, "--output", tmp_path / "m", *options)
+        rows = tutti.inspect(tmp_path / "m/1/model.plan", {"tokens": 4})["by_rank"]
+        return [row["weight_bytes"] for row in rows]
+
+    typical = ["--typical", "tokens=4"]
+    (whole,) = weights(*typical)
+    assert whole <= 1.02 * 4 * WORDS * WIDTH * (1 if is_tied else 2)  # a tied one is kept once
+    feeds = {"ids": np.array([[0, WORDS - 1, 17, -1, 2500, -WORDS]])}
+    (want,) = tutti.run(model, feeds, tmp_path / "one")
+    for ranks in (3, 4):
+        options = ["--mesh", f"tp={ranks}", "--memory-limit", str(int(0.6 * whole))]
+        options += typical
+        assert max(weights(*options)) <= 1.05 * whole / ranks
+        (got,) = tutti.run(model, feeds, tmp_path / str(ranks), *options)
+        assert relative_error(got, want) <= TOLERANCE
 
 
 def test_the_automatic_mesh_is_explained(tutti, tmp_path):

@@ -136,6 +136,7 @@ Result<std::unique_ptr<Kernel>> make_attention(const KernelSpec& spec, CpuContex
 void register_attention_kernels(KernelRegistry* registry) {
   registry->add("Attention", make_attention);
   registry->add("RingAttention", make_ring_attention);
+  registry->add("JoinedRingAttention", make_ring_attention);
 }
 
 }  // namespace tutti::cpu

@@ -11,12 +11,16 @@
 
 namespace tutti::cpu {
 
+class Courier;
+
 // What a CPU kernel may use of its rank. Outlives the rank's kernels.
 struct CpuContext {
   ThreadPool* pool = nullptr;
   int rank = 0;
   std::vector<std::shared_ptr<Communicator>> communicators;  // by mesh axis
   std::vector<std::string> axes;                             // names, by mesh axis
+  // Made by the first kernel that fetches while it computes.
+  std::shared_ptr<Courier> courier = nullptr;
 };
 
 // The error starts with what is wrong; the caller puts the node in front.

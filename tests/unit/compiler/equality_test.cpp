@@ -112,6 +112,9 @@ TEST_F(EqualityTest, TensorParallelHeadCountsThatDoNotDivide) {
                                               {10, 5, "tp=3"},
                                               {4, 1, "tp=3"},
                                               {2, 2, "tp=8"},
+                                              {40, 40, "tp=3"},
+                                              {40, 8, "tp=3"},
+                                              {40, 40, "tp=3,cp=2"},
                                               {6, 6, "tp=4,cp=2"},
                                               {6, 2, "tp=2,cp=3"},
                                               {5, 5, "tp=2,cp=2"}}) {

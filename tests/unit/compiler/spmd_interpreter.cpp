@@ -39,20 +39,27 @@ struct Cut {
   std::int64_t units = 1;
   std::int64_t replicas = 1;
   std::vector<std::int64_t> segments = {};
+  std::vector<std::int64_t> grains = {};
 };
+
+std::vector<std::int64_t> units_held(const Cut& c, int ranks, int rank) {
+  if (c.segments.empty()) return units_of_rank(c.units, c.replicas, ranks, rank);
+  std::vector<std::int64_t> held;
+  std::int64_t start = 0;
+  for (std::size_t i = 0; i < c.segments.size(); ++i) {
+    const std::int64_t grain = c.grains.empty() ? 1 : c.grains[i];
+    for (const std::int64_t run : units_of_rank(c.segments[i] / grain, 1, ranks, rank)) {
+      for (std::int64_t u = 0; u < grain; ++u) held.push_back(start + run * grain + u);
+    }
+    start += c.segments[i];
+  }
+  return held;
+}
 
 Tensor cut(const Tensor& whole, const Cut& c, int ranks, int rank) {
   const std::int64_t size = whole.dims()[c.dim];
   const std::int64_t unit = size / c.units;
-  std::vector<std::int64_t> held;
-  if (c.segments.empty()) held = units_of_rank(c.units, c.replicas, ranks, rank);
-  std::int64_t start = 0;
-  for (const std::int64_t segment : c.segments) {
-    for (const std::int64_t unit_of_segment : units_of_rank(segment, 1, ranks, rank)) {
-      held.push_back(start + unit_of_segment);
-    }
-    start += segment;
-  }
+  const std::vector<std::int64_t> held = units_held(c, ranks, rank);
   Dims dims = whole.dims();
   dims[c.dim] = static_cast<std::int64_t>(held.size()) * unit;
   Tensor piece = *Tensor::allocate(whole.dtype(), dims);
@@ -76,7 +83,7 @@ Tensor join(const std::vector<Tensor>& pieces, const Cut& c, std::int64_t size) 
   const Rows rows = rows_of(whole.desc(), c.dim);
   const std::int64_t unit = size / c.units;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto held = units_of_rank(c.units, c.replicas, ranks, rank);
+    const auto held = units_held(c, ranks, rank);
     const std::byte* source = pieces[static_cast<std::size_t>(rank)].data();
     for (std::int64_t o = 0; o < rows.outer; ++o) {
       for (const std::int64_t u : held) {
@@ -330,6 +337,7 @@ Status SpmdInterpreter::run_ring(const Node& node, const Mesh& mesh,
   const int axis = mesh.find(node.attr_string("axis"));
   const std::int64_t size = *node.attr_dims("size")[0].evaluate(symbols[0]);
   const std::size_t tokens = node.attr_string("layout") == "bshd" ? 1 : 2;
+  const std::vector<std::int64_t> segments = *evaluate(node.attr_dims("segments"), symbols[0]);
   for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     std::vector<Tensor> operands;
@@ -346,7 +354,7 @@ Status SpmdInterpreter::run_ring(const Node& node, const Mesh& mesh,
       for (const int peer : mesh.peers(rank, axis)) {
         pieces.push_back((*values)[static_cast<std::size_t>(peer)].at(node.input(i)));
       }
-      operands.push_back(join(pieces, {tokens, size, 1}, size));
+      operands.push_back(join(pieces, {tokens, size, 1, segments}, size));
       moved_bytes_ += static_cast<std::int64_t>((*values)[r].at(node.input(i)).byte_size()) *
                       (mesh.size(axis) - 1);
     }
@@ -356,7 +364,9 @@ Status SpmdInterpreter::run_ring(const Node& node, const Mesh& mesh,
       inputs.push_back(tensor.defined() ? scratch.add_constant("", tensor) : nullptr);
     }
     AttributeMap attributes = node.attributes();
-    for (const char* name : {"axis", "ranks", "size"}) attributes.erase(attributes.find(name));
+    for (const char* name : {"axis", "ranks", "size", "segments"}) {
+      if (const auto it = attributes.find(name); it != attributes.end()) attributes.erase(it);
+    }
     Node* whole = scratch.add_node(*ops_->find("Attention"), node.name(), inputs,
                                    std::move(attributes), {node.output()->type()});
     TUTTI_ASSIGN_OR_RETURN(auto results, run_node(*whole, operands, symbols[r]));
@@ -378,7 +388,7 @@ Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
     }
   }
   for (const auto& node : graph.nodes()) {
-    if (node->type() == "RingAttention") {
+    if (node->type() == "RingAttention" || node->type() == "JoinedRingAttention") {
       TUTTI_RETURN_IF_ERROR(run_ring(*node, mesh, symbols, values));
       continue;
     }
@@ -397,7 +407,8 @@ Status SpmdInterpreter::run_graph(const Graph& graph, const Mesh& mesh,
         const Cut to{static_cast<std::size_t>(node->attr_int("dim")),
                      *node->attr_dims("units")[0].evaluate(symbols[rank]),
                      node->attr_int("replicas", 1),
-                     *evaluate(node->attr_dims("segments"), symbols[rank])};
+                     *evaluate(node->attr_dims("segments"), symbols[rank]),
+                     *evaluate(node->attr_dims("grains"), symbols[rank])};
         results = {
             cut(operands[0], to, mesh.size(axis), mesh.coordinate(static_cast<int>(rank), axis))};
       } else if (node->type() == "WindowSlice") {

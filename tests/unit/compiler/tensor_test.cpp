@@ -192,18 +192,20 @@ TEST_F(TensorTest, AProductOfConcatenatedFeaturesSumsOverPiecesOfEach) {
     %z = Add(%x, %y)
     return %z
   })";
-  for (const std::string_view mesh : {"tp=2", "tp=4", "tp=2,cp=2"}) {
+  // 4 heads of 8 features and 70 others: pieces of the heads are whole heads, those of the rest are
+  // not bound to them.
+  for (const std::string_view mesh :
+       {"tp=2", "tp=3", "tp=4", "tp=8", "tp=2,cp=2", "tp=3,cp=2", "cfg=2,tp=3"}) {
     const auto model = compile_text(text, tensor(mesh));
-    Kinds found = kinds(model);
-    EXPECT_EQ(found["AllReduce tp"], 1) << model.explain;
-    EXPECT_EQ(found["AllGather tp"], 0) << model.explain;
-    const int ranks = model.mesh.size(0);
-    double weights = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
-      weights +=
-          model.memory[static_cast<std::size_t>(rank * model.mesh.num_ranks() / ranks)].weights;
+    Kinds found;
+    for (const auto& [kind, count] : kinds(model)) {
+      if (kind.ends_with(" tp")) found[kind] = count;
     }
-    EXPECT_EQ(weights, (3 * 32 * 32 + 32 * 70 + 102 * 32) * 4);
+    EXPECT_EQ(found, (Kinds{{"AllReduce tp", 1}})) << model.explain;
+    double weights = 0;  // of all ranks; each piece lies on every rank of the other axes
+    for (const RankBytes& rank : model.memory) weights += rank.weights;
+    const int ranks = model.mesh.size(model.mesh.find("tp"));
+    EXPECT_EQ(weights * ranks / model.mesh.num_ranks(), (3 * 32 * 32 + 32 * 70 + 102 * 32) * 4);
     const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
     SpmdInterpreter interpreter(&ops_);
     const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
@@ -211,6 +213,57 @@ TEST_F(TensorTest, AProductOfConcatenatedFeaturesSumsOverPiecesOfEach) {
     ASSERT_TRUE(right.ok() && ranks_found.ok()) << ranks_found.status().to_string();
     for (const auto& outputs : *ranks_found) {
       EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
+    }
+  }
+}
+
+// Gates of heads, and heads of products without an Attention (linear attention): 4 heads of 8 over
+// 3 ranks, whole ones on each.
+TEST_F(TensorTest, FeaturesThatMeetHeadsAreCutBetweenThem) {
+  const auto text_of = [](std::string_view heads) {
+    return str_cat(R"(graph @g (%x: f32[b, t, 32]) {
+    %qw = constant f32[32, 32] data
+    %kw = constant f32[32, 32] data
+    %vw = constant f32[32, 32] data
+    %gw = constant f32[32, 32] data
+    %ow = constant f32[32, 32] data
+    %gm = MatMul(%x, %gw)
+    %g = Sigmoid(%gm)
+    %qm = MatMul(%x, %qw)
+    %km = MatMul(%x, %kw)
+    %vm = MatMul(%x, %vw)
+    %qr = Reshape(%qm) {shape = dims[b, t, 4, 8]}
+    %kr = Reshape(%km) {shape = dims[b, t, 4, 8]}
+    %vr = Reshape(%vm) {shape = dims[b, t, 4, 8]}
+    )",
+                   heads, R"(
+    %af = Reshape(%a) {shape = dims[b, t, 32]}
+    %ag = Mul(%g, %af)
+    %y = MatMul(%ag, %ow)
+    return %y
+  })");
+  };
+  const std::string_view softmax = "%a = Attention(%qr, %kr, %vr) {layout = \"bshd\", scale = 0.5}";
+  const std::string_view linear = R"(
+    %kt = Transpose(%kr) {perm = [0, 2, 3, 1]}
+    %vt = Transpose(%vr) {perm = [0, 2, 1, 3]}
+    %s = MatMul(%kt, %vt)
+    %qt = Transpose(%qr) {perm = [0, 2, 1, 3]}
+    %at = MatMul(%qt, %s)
+    %a = Transpose(%at) {perm = [0, 2, 1, 3]})";
+  for (const std::string_view heads : {softmax, linear}) {
+    const std::string text = text_of(heads);
+    for (const std::string_view mesh : {"tp=2", "tp=3", "tp=4"}) {
+      const auto model = compile_text(text, tensor(mesh));
+      EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 1}})) << model.explain;
+      const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
+      SpmdInterpreter interpreter(&ops_);
+      const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
+      const auto ranks = interpreter.run(model, tensors);
+      ASSERT_TRUE(right.ok() && ranks.ok()) << ranks.status().to_string();
+      for (const auto& outputs : *ranks) {
+        EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
+      }
     }
   }
 }
@@ -259,6 +312,102 @@ TEST_F(TensorTest, NormsOverAllHeadsReduceTheirSums) {
         EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
       }
     }
+  }
+}
+
+// The ends of a language model: a table of 1501 words, and a projection back to them.
+std::string word_model(bool is_tied) {
+  return str_cat(
+      R"(graph @g (%ids: i64[b, t]) {
+    %table = constant f32[1501, 16] data
+    %uw = constant f32[16, 64] data
+    %dw = constant f32[64, 16] data
+    %x = Gather(%table, %ids) {axis = 0}
+    %n = RMSNormalization(%x) {axis = 2, epsilon = 0.001}
+    %um = MatMul(%n, %uw)
+    %u = Relu(%um)
+    %d = MatMul(%u, %dw)
+    %h = Add(%x, %d)
+    )",
+      is_tied ? "%hw = Transpose(%table) {perm = [1, 0]}" : "%hw = constant f32[16, 1501] data",
+      R"(
+    %y = MatMul(%h, %hw)
+    return %y
+  })");
+}
+
+Tensor token_ids(std::vector<std::int64_t> ids) {
+  const auto count = static_cast<std::int64_t>(ids.size());
+  return Tensor::ints(ids).reshaped({1, count});
+}
+
+TEST_F(TensorTest, ATiedTableIsSplitByItsRows) {
+  for (const std::string_view mesh : {"tp=2", "tp=3", "tp=4", "tp=2,cp=2", "cfg=2,tp=2"}) {
+    CompileOptions all = tensor(mesh);
+    all.split_all_weights = true;
+    const auto model = compile_text(word_model(true), all);
+    Kinds found = kinds(model);
+    // Words that other ranks have, and the sum of the MLP; then pieces of the logits.
+    EXPECT_EQ(found["AllReduce tp"], 2) << model.explain;
+    EXPECT_EQ(found["AllGather tp"], 1) << model.explain;
+    double weights = 0;
+    for (const RankBytes& rank : model.memory) weights += rank.weights;
+    const int ranks = model.mesh.size(model.mesh.find("tp"));
+    EXPECT_NEAR(weights * ranks / model.mesh.num_ranks(), (1501 * 16 + 2 * 16 * 64) * 4, 100)
+        << mesh;
+    const NamedTensors tensors = {{"ids", token_ids({0, 1500, -1, -1501, 751, 750, 500, 3})}};
+    SpmdInterpreter interpreter(&ops_);
+    const auto right =
+        interpreter.run_whole(*parse_model(word_model(true)), tensors, {{"b", 1}, {"t", 8}});
+    const auto outputs = interpreter.run(model, tensors);
+    ASSERT_TRUE(right.ok() && outputs.ok()) << outputs.status().to_string();
+    for (const auto& rank : *outputs) EXPECT_LE(relative_error(rank[0], (*right)[0]), 1e-5) << mesh;
+  }
+}
+
+TEST_F(TensorTest, AWordThatNoRankHasIsAnError) {
+  CompileOptions all = tensor("tp=2");
+  all.split_all_weights = true;
+  const auto model = compile_text(word_model(true), all);
+  for (const std::int64_t id : {1501, -1502}) {
+    SpmdInterpreter interpreter(&ops_);
+    const auto outputs = interpreter.run(model, {{"ids", token_ids({0, id})}});
+    EXPECT_THAT(outputs.status().message(), ::testing::HasSubstr("is not in [-75"));
+  }
+}
+
+// By its columns a table costs a gather, by its rows twice as many bytes in a sum.
+TEST_F(TensorTest, ATableOfItsOwnIsSplitByWhatMovesLess) {
+  CompileOptions all = tensor("tp=2");
+  all.split_all_weights = true;
+  const auto model = compile_text(word_model(false), all);
+  EXPECT_EQ(kinds(model), (Kinds{{"AllGather tp", 2}, {"AllReduce tp", 1}})) << model.explain;
+  for (const RankBytes& rank : model.memory) {
+    EXPECT_LE(rank.weights, (751 * 16 + 1501 * 8 + 16 * 64) * 4);
+  }
+}
+
+TEST_F(TensorTest, LargeTablesAreDividedWhereMemoryIsWorthIt) {
+  CompileOptions tp = tensor("tp=4");
+  const double whole = (1501 * 16 + 2 * 16 * 64) * 4;
+  tp.rates.seconds_per_exchange = 1e-3;
+  EXPECT_GT(compile_text(word_model(true), tp).memory[0].weights, whole / 2);
+  tp.rates.seconds_per_byte_held = 1e-6;  // so that 96 kB are
+  tp.rates.memory_bytes_per_second = 1e6;
+  tp.rates.bytes_per_second = 1e8;
+  EXPECT_LE(compile_text(word_model(true), tp).memory[0].weights, 1.01 * whole / 4);
+}
+
+TEST_F(TensorTest, ModelsThatOneRankCannotHoldAreDividedWithTheirTables) {
+  for (const bool is_tied : {true, false}) {
+    const std::string text = word_model(is_tied);
+    const double whole = compile_text(text, tensor("")).memory[0].weights;
+    EXPECT_EQ(whole, (1501 * 16 * (is_tied ? 1 : 2) + 2 * 16 * 64) * 4);
+    CompileOptions limited = tensor("tp=4");
+    limited.typical_sizes = {{"b", 1}, {"t", 4}};
+    limited.memory_limit = 0.6 * whole;
+    const auto model = compile_text(text, limited);
+    for (const RankBytes& rank : model.memory) EXPECT_LE(rank.weights, 0.26 * whole);
   }
 }
 

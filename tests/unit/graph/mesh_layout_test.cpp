@@ -73,6 +73,17 @@ TEST(Layout, SegmentsAreCutEachByItself) {
   }
   EXPECT_EQ(sizes, (std::vector<std::int64_t>{2 + 3, 1 + 2}));
   EXPECT_EQ(layout.to_string({8}, mesh), "[8/cp(3 | 5)]");
+
+  // Three heads of two features, and five features of something else.
+  layout.set({.dim = 0, .axis = 0, .units = Dim(11), .segments = {6, 5}, .grains = {2, 1}});
+  sizes.clear();
+  for (int rank = 0; rank < 2; ++rank) {
+    SymbolMap symbols;
+    mesh.bind(rank, &symbols);
+    sizes.push_back((*evaluate(local_shape({11}, layout, mesh), symbols))[0]);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::int64_t>{4 + 3, 2 + 2}));
+  EXPECT_EQ(layout.to_string({11}, mesh), "[11/cp(6 by 2 | 5)]");
 }
 
 TEST(Layout, OneSplitAnAxis) {

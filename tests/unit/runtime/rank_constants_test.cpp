@@ -50,6 +50,13 @@ TEST(CutPiece, TakesAPieceOfEachSegment) {
   EXPECT_EQ(numbers(*cut_piece(whole, cut, 2, 1)), (std::vector<float>{2, 3, 6}));
 }
 
+TEST(CutPiece, CutsSegmentsBetweenTheirGrains) {
+  const Tensor whole = counted({1, 9});
+  const PieceCut cut{1, 9, 1, {6, 3}, {2, 1}};
+  EXPECT_EQ(numbers(*cut_piece(whole, cut, 2, 0)), (std::vector<float>{0, 1, 2, 3, 6, 7}));
+  EXPECT_EQ(numbers(*cut_piece(whole, cut, 2, 1)), (std::vector<float>{4, 5, 8}));
+}
+
 TEST(CutPiece, MayBeEmpty) {
   const auto piece = cut_piece(counted({2, 3}), {0, 2, 1}, 4, 3);
   ASSERT_TRUE(piece.ok());

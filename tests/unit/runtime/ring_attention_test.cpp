@@ -175,8 +175,117 @@ INSTANTIATE_TEST_SUITE_P(
                  .has_lengths = true},
         RingCase{.heads = 2, .queries = 20, .keys = 20, .dtype = "f16"}));
 
+struct JoinedCase {
+  std::string layout = "bhsd";
+  std::string mask = {};
+  bool has_lengths = false;
+  std::int64_t first = 5;
+  std::int64_t second = 11;
+};
+
+void PrintTo(const JoinedCase& c, std::ostream* out) {
+  *out << c.layout << " " << c.mask << (c.has_lengths ? " lengths " : " ") << c.first << " + "
+       << c.second;
+}
+
+// Keys of two sequences, each of which is cut by itself, with masks and lengths that count them
+// through.
+class JoinedRingAttention : public ::testing::TestWithParam<JoinedCase> {};
+
+TEST_P(JoinedRingAttention, EqualsAttentionOnOneRank) {
+  const JoinedCase& c = GetParam();
+  const bool is_token_major = c.layout == "bshd";
+  const auto shape = [&](std::int64_t tokens, int width) {
+    return is_token_major ? str_cat("f32[2, ", tokens, ", 3, ", width, "]")
+                          : str_cat("f32[2, 3, ", tokens, ", ", width, "]");
+  };
+  const int tokens = is_token_major ? 1 : 2;
+  std::string text = str_cat("graph @g (%q: ", shape(7, 4));
+  for (const auto& [name, size] : {std::pair{"a", c.first}, {"b", c.second}}) {
+    text += str_cat(", %k", name, ": ", shape(size, 4), ", %v", name, ": ", shape(size, 6));
+  }
+  if (!c.mask.empty()) text += ", %mask: " + c.mask;
+  if (c.has_lengths) text += ", %lengths: i64[2]";
+  text += ") {\n %qn = Neg(%q)\n";
+  for (const char* name : {"ka", "kb", "va", "vb"}) {
+    text += str_cat(" %", name, "n = Neg(%", name, ")\n");
+  }
+  text +=
+      str_cat(" %k = Concat(%kan, %kbn) {axis = ", tokens,
+              "}\n %v = Concat(%van, %vbn) {axis = ", tokens, "}\n %y = Attention(%qn, %k, %v, ",
+              c.mask.empty() ? "_" : "%mask", c.has_lengths ? ", %lengths" : "", ") {layout = \"",
+              c.layout, "\", scale = 0.7}\n %z = Neg(%y)\n return %z\n}");
+  OpRegistry ops;
+  LoweringRegistry lowerings;
+  register_all_ops(&ops, &lowerings);
+  const auto run = [&](int ranks) {
+    auto graph = parse_graph(text, ops);
+    EXPECT_TRUE(graph.ok()) << graph.status().to_string() << text;
+    CompileOptions options;
+    options.registry = &ops;
+    options.mesh = *Mesh::parse(str_cat("cp=", ranks));
+    options.attention_exchange = AttentionExchange::kRing;
+    options.detect_invariant_inputs = false;
+    for (const char* name : {"kan", "kbn", "van", "vbn"}) {
+      options.seeds.push_back({name, tokens, "cp"});
+    }
+    auto compiled = compile(*std::move(graph), options);
+    EXPECT_TRUE(compiled.ok()) << compiled.status().to_string();
+    Plan plan;
+    plan.mesh = options.mesh;
+    plan.main = std::move(compiled->main);
+    int rings = 0;
+    for (const auto& node : plan.main->nodes()) rings += node->type() == "JoinedRingAttention";
+    EXPECT_EQ(rings, ranks == 1 ? 0 : 1) << print(*plan.main);
+    std::minstd_rand random(7);
+    TensorMap given;
+    for (const auto& input : compiled->inputs) {
+      plan.inputs.push_back({input.name, input.type.dtype, input.type.shape});
+      Tensor tensor = *Tensor::allocate(input.type.dtype, *to_constant(input.type.shape));
+      for (std::int64_t i = 0; i < tensor.element_count(); ++i) {
+        const double unit = static_cast<double>(random()) / random.max() * 2 - 1;
+        if (input.type.dtype == DType::kFloat32) {
+          tensor.mutable_data_as<float>()[i] = static_cast<float>(unit);
+        } else if (input.type.dtype == DType::kBool) {
+          tensor.mutable_data_as<bool>()[i] = unit > -0.4;
+        } else {
+          tensor.mutable_data_as<std::int64_t>()[i] = i == 0 ? c.first + 2 : c.first - 2;
+        }
+      }
+      given.emplace(input.name, std::move(tensor));
+    }
+    for (const auto& output : compiled->outputs) {
+      plan.outputs.push_back({output.name, output.type.dtype, output.type.shape});
+    }
+    const auto backend = cpu::make_cpu_backend();
+    auto instance = Instance::load(std::move(plan), *backend);
+    EXPECT_TRUE(instance.ok()) << instance.status().to_string();
+    auto outputs = (*instance)->infer(given);
+    EXPECT_TRUE(outputs.ok()) << outputs.status().to_string();
+    return outputs.ok() ? outputs->begin()->second.to_doubles() : std::vector<double>();
+  };
+  const std::vector<double> right = run(1);
+  ASSERT_FALSE(right.empty());
+  for (const int ranks : {2, 3, 5, 8}) {
+    const std::vector<double> found = run(ranks);
+    ASSERT_EQ(found.size(), right.size());
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      ASSERT_NEAR(found[i], right[i], 1e-5) << ranks << " ranks, element " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, JoinedRingAttention,
+    ::testing::Values(JoinedCase{}, JoinedCase{.layout = "bshd"}, JoinedCase{.mask = "f32[7, 16]"},
+                      JoinedCase{.layout = "bshd", .mask = "bool[2, 1, 1, 16]"},
+                      JoinedCase{.has_lengths = true},
+                      JoinedCase{.mask = "f32[3, 7, 16]", .has_lengths = true},
+                      JoinedCase{.first = 1, .second = 2},
+                      JoinedCase{.mask = "bool[1, 3]", .first = 2, .second = 1}));
+
 // Bytes of a gather, in as many steps, and much less memory.
-TEST(RingAttentionCost, HoldsTwoPiecesAndMovesAsMuchAsAGather) {
+TEST(RingAttentionCost, HoldsThreePiecesAndMovesAsMuchAsAGather) {
   OpRegistry ops;
   LoweringRegistry lowerings;
   register_all_ops(&ops, &lowerings);
