@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "compiler/attention_exchange.h"
+#include "compiler/attention_tokens.h"
 #include "compiler/cost.h"
 #include "compiler/hoist.h"
 #include "compiler/layout.h"
@@ -16,160 +17,12 @@
 namespace tutti {
 namespace {
 
-// Nodes between a projection and its attention: they move, turn and scale tokens.
-bool is_light(const Node& node) {
-  static const std::set<std::string, std::less<>> kTypes = {
-      "Transpose", "Reshape", "Slice", "Split", "Concat", "RMSNormalization", "LayerNormalization"};
-  return node.op().is_pointwise || kTypes.contains(node.type());
-}
-
-// The operands of a Concat that joins token sequences (text and video, say) on the way to an
-// attention's operand; empty when nothing is joined there.
-void find_joined(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* joined) {
-  const Node* node = at.first->producer();
-  if (node == nullptr || !is_light(*node) || !seen->insert(at).second) return;
-  if (node->type() == "Concat" && node->attr_int("axis") == at.second) {
-    for (const Value* input : node->inputs()) {
-      const TokenDim operand{input, at.second};
-      if (std::find(joined->begin(), joined->end(), operand) == joined->end()) {
-        joined->push_back(operand);
-      }
-    }
-    return;
-  }
-  const FactorMap map = factors_of(*node);
-  const auto output = static_cast<std::size_t>(at.first->producer_output());
-  const auto& factors = map.outputs[output][static_cast<std::size_t>(at.second)];
-  if (factors.empty()) return;
-  for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-    if (node->input(i) == nullptr) continue;
-    // Rotary tables and masks are no sequences, however they were put together.
-    const bool is_broadcast =
-        node->op().is_pointwise && node->input(i)->shape() != at.first->shape();
-    if (is_broadcast) continue;
-    const int dim = dimension_of_factor(map.inputs[i], factors[0]);
-    if (dim >= 0) find_joined({node->input(i), dim}, seen, joined);
-  }
-}
-
-// Where an attention's output is cut along tokens again: the results of Slice or Split.
-void find_cut(const TokenDim& at, std::set<TokenDim>* seen, std::vector<TokenDim>* cut) {
-  if (!seen->insert(at).second) return;
-  for (const Node* node : at.first->users()) {
-    if (!is_light(*node)) continue;
-    const bool is_slice = node->type() == "Slice";
-    const auto axes = node->attr_ints("axes");
-    if ((is_slice && std::find(axes.begin(), axes.end(), at.second) != axes.end()) ||
-        (node->type() == "Split" && node->attr_int("axis") == at.second)) {
-      for (const Value* output : node->outputs()) cut->emplace_back(output, at.second);
-      continue;
-    }
-    const FactorMap map = factors_of(*node);
-    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->input(i) != at.first) continue;
-      const auto& factors = map.inputs[i][static_cast<std::size_t>(at.second)];
-      if (factors.empty()) continue;
-      for (std::size_t o = 0; o < node->outputs().size(); ++o) {
-        const int dim = dimension_of_factor(map.outputs[o], factors[0]);
-        if (dim >= 0) find_cut({node->output(o), dim}, seen, cut);
-      }
-    }
-  }
-}
-
 bool contains_size(const std::vector<TokenDim>& sequences, const Dim& size) {
   return std::any_of(sequences.begin(), sequences.end(),
                      [&](const TokenDim& at) { return tokens_of(at) == size; });
 }
 
 bool is_single(const TokenDim& at) { return tokens_of(at).is(1); }
-
-// Tokens of the longest sequences; 0 where a size is open.
-std::int64_t longest_sequence(const Graph& graph) {
-  std::int64_t longest = 0;
-  for (const auto& node : graph.nodes()) {
-    if (node->type() != "Attention") continue;
-    const Dim& tokens = node->input(0)->shape()[static_cast<std::size_t>(token_dimension(*node))];
-    if (!tokens.is_constant()) return 0;
-    longest = std::max(longest, tokens.constant());
-  }
-  return longest;
-}
-
-// More sequences than tokens in each of them.
-bool has_more_batch(const Node& attention) {
-  const Dim& batch = attention.input(0)->shape()[0];
-  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
-  return batch.is_constant() && tokens.is_constant() && tokens.constant() < batch.constant();
-}
-
-// Many short sequences beside long ones: attention over the frames of each place in a video, whose
-// places are the tokens of another attention. It follows the split of its batch.
-bool is_over_batch(const Node& attention, std::int64_t longest) {
-  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
-  return tokens.is_constant() && tokens.constant() < longest && has_more_batch(attention);
-}
-
-// The tokens of the longest sequence in groups, frame by frame: pieces of the sequence are not
-// pieces of each group.
-bool is_in_groups(const Node& attention, std::int64_t longest) {
-  const Dim& batch = attention.input(0)->shape()[0];
-  const Dim& tokens = tokens_of({attention.input(0), token_dimension(attention)});
-  return tokens.is_constant() && tokens.constant() < longest && batch * tokens == Dim(longest);
-}
-
-// Nothing but many short sequences.
-bool is_all_batch(const Graph& graph) {
-  bool has_attention = false;
-  for (const auto& node : graph.nodes()) {
-    if (node->type() != "Attention") continue;
-    if (!has_more_batch(*node)) return false;
-    has_attention = true;
-  }
-  return has_attention;
-}
-
-// Values over pairs of a query and a key, back from an attention's mask: a pair representation.
-class PairChain {
- public:
-  explicit PairChain(const Node& attention) {
-    constexpr std::size_t kMask = 3;
-    const Value* mask = attention.inputs().size() > kMask ? attention.input(kMask) : nullptr;
-    const int tokens = token_dimension(attention);
-    if (mask == nullptr || mask->rank() < 2) return;
-    const int rows = static_cast<int>(mask->rank()) - 2;
-    const bool is_over_pairs =
-        tokens_of({mask, rows}) == tokens_of({attention.input(0), tokens}) &&
-        tokens_of({mask, rows + 1}) == tokens_of({attention.input(1), tokens});
-    if (is_over_pairs) visit(mask, rows, rows + 1);
-  }
-
-  // Each with its dimension of queries; nothing where no real work stands in front of the mask.
-  std::vector<TokenDim> rows() const { return has_work_ ? rows_ : std::vector<TokenDim>(); }
-
- private:
-  void visit(const Value* value, int query, int key) {
-    const Node* node = value->producer();
-    if (node == nullptr || !seen_.insert(value).second) return;
-    rows_.emplace_back(value, query);
-    has_work_ |= is_real_work(*node);
-    const FactorMap map = factors_of(*node);
-    const DimFactors& output = map.outputs[static_cast<std::size_t>(value->producer_output())];
-    const auto& row = output[static_cast<std::size_t>(query)];
-    const auto& column = output[static_cast<std::size_t>(key)];
-    if (row.size() != 1 || column.size() != 1) return;
-    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-      if (node->input(i) == nullptr) continue;
-      const int from_row = dimension_of_factor(map.inputs[i], row[0]);
-      const int from_column = dimension_of_factor(map.inputs[i], column[0]);
-      if (from_row >= 0 && from_column >= 0) visit(node->input(i), from_row, from_column);
-    }
-  }
-
-  std::vector<TokenDim> rows_;
-  std::set<const Value*> seen_;
-  bool has_work_ = false;
-};
 
 class UlyssesSeeder {
  public:
@@ -199,7 +52,7 @@ class UlyssesSeeder {
         seed_single(*node);
         continue;
       }
-      for (const TokenDim& pairs : PairChain(*node).rows()) seed_tokens(pairs);
+      for (const TokenDim& pairs : pair_rows(*node)) seed_tokens(pairs);
       const auto units = head_units(*node, mesh_.size(axis_));
       if (is_in_groups(*node, longest)) {
         if (units && !has_whole_groups(*node)) seed_groups(*node, *units);
@@ -241,13 +94,13 @@ class UlyssesSeeder {
   Dim bias_heads(const Node& attention) const {
     const Value* mask = attention.input(3);
     if (mask == nullptr || !varying_.contains(mask)) return 0;
-    if (PairChain(attention).rows().empty()) return 0;
+    if (pair_rows(attention).empty()) return 0;
     return mask->rank() > 2 ? mask->shape()[mask->rank() - 3] : Dim(1);
   }
 
   // Of what is joined right in front of an attention, or of the whole.
   Dim varying_rows(const TokenDim& at) const {
-    const std::vector<TokenDim> parts = joined_at(at);
+    const std::vector<TokenDim> parts = joined_before(at);
     Dim rows = 0;
     for (const TokenDim& part : parts) {
       if (varying_.contains(part.first)) rows = rows + tokens_of(part);
@@ -312,13 +165,6 @@ class UlyssesSeeder {
     }
   }
 
-  static std::vector<TokenDim> joined_at(const TokenDim& at) {
-    std::vector<TokenDim> joined;
-    std::set<TokenDim> seen;
-    find_joined(at, &seen, &joined);
-    return joined;
-  }
-
   void seed_tokens(const TokenDim& at, std::vector<Dim> segments = {}) {
     Dim units = tokens_of(at);
     for (const TokenRows& grid : rows_) {
@@ -352,7 +198,7 @@ class UlyssesSeeder {
   bool seed_joined(const Node& attention, const Dim& units, bool keeps_queries) {
     const int dim = token_dimension(attention);
     const TokenDim query{attention.input(0), dim};
-    const std::vector<TokenDim> sequences = joined_at(query);
+    const std::vector<TokenDim> sequences = joined_before(query);
     if (sequences.size() < 2) return false;
     std::vector<Dim> segments;  // of the joined one: the sequences, or those that make them up
     std::vector<std::pair<Dim, std::vector<Dim>>> nested;  // size of such a sequence, and those
@@ -385,12 +231,9 @@ class UlyssesSeeder {
       seed_gathered(attention);
     }
     for (std::size_t i = 0; i < 3 && !keeps_queries; ++i) {
-      seed_operand(attention.input(i), joined_at({attention.input(i), dim}));
+      seed_operand(attention.input(i), joined_before({attention.input(i), dim}));
     }
-    std::vector<TokenDim> cut;
-    std::set<TokenDim> seen;
-    find_cut({attention.output(), dim}, &seen, &cut);
-    seed_operand(attention.output(), cut);
+    seed_operand(attention.output(), cut_behind({attention.output(), dim}));
     for (const Value* value : with_heads) seed_heads(attention, value, units);
     for (const Value* value : in_segments) seed_tokens({value, dim}, segments);
     (keeps_queries ? seeds_->prefer_queries : seeds_->prefer_heads).insert(&attention);
@@ -402,7 +245,7 @@ class UlyssesSeeder {
   void seed_gathered(const Node& attention) {
     const int dim = token_dimension(attention);
     for (const Value* operand : {attention.input(1), attention.input(2)}) {
-      for (const TokenDim& part : joined_at({operand, dim})) {
+      for (const TokenDim& part : joined_before({operand, dim})) {
         if (varying_.contains(part.first)) seed_tokens(part, sequences_.segments_of(part));
       }
       mark_whole({operand, dim});
@@ -431,11 +274,11 @@ class UlyssesSeeder {
   // The queries attend to themselves and to more: the join happens over split heads.
   void seed_context(const Node& attention, const Dim& units) {
     const int dim = token_dimension(attention);
-    std::vector<TokenDim> context = joined_at({attention.input(1), dim});
+    std::vector<TokenDim> context = joined_before({attention.input(1), dim});
     if (context.size() < 2) return;
     if (!contains_size(context, tokens_of({attention.input(0), dim}))) return;
     for (const Value* operand : {attention.input(1), attention.input(2)}) {
-      for (const TokenDim& sequence : joined_at({operand, dim})) {
+      for (const TokenDim& sequence : joined_before({operand, dim})) {
         seed_tokens(sequence, sequences_.segments_of(sequence));
       }
     }
@@ -494,7 +337,7 @@ class UlyssesSeeder {
     if (tokens_of(key) == queries) return true;
     std::vector<Dim> sequences = sequences_.segments_of(key);
     if (sequences.empty()) {
-      for (const TokenDim& part : joined_at(key)) sequences.push_back(tokens_of(part));
+      for (const TokenDim& part : joined_before(key)) sequences.push_back(tokens_of(part));
     }
     for (std::size_t first = 0; first < sequences.size(); ++first) {
       Dim run = 0;
