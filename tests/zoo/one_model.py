@@ -27,6 +27,7 @@ CACHE = ROOT / "build/zoo"
 BINARY = Path(os.environ.get("TUTTI_BINARY", ROOT / "build/release/bin/tutti"))
 RANKS = (1, 2, 3, 4)
 AXES = {"transformer": "cp", "vae": "sp", "text": "cp"}  # that the ranks of the table are on
+TENSOR_MESHES = ("tp=3", "tp=2,cp=2")  # weights split, too; three divide few numbers of heads
 TOLERANCE = 1e-4
 HERE = Path(__file__).parent
 CALL_SOURCES = [HERE / "attention_calls.py", HERE / "models/registry.py"]
@@ -82,9 +83,14 @@ def measure(tiny: Tiny) -> dict[str, Any]:
     if tiny.kind != "vae":
         recorded_calls(tiny)
         recorded_positions(tiny)
-    for mesh in [f"{AXES[tiny.kind]}={ranks}" for ranks in RANKS] + list(tiny.meshes):
+    for mesh in meshes_of(tiny):
         row["meshes"][mesh] = on_mesh(tiny, folder, exported, mesh)
     return row
+
+
+def meshes_of(tiny: Tiny) -> list[str]:
+    tensor = () if tiny.kind == "vae" else TENSOR_MESHES
+    return [*(f"{AXES[tiny.kind]}={ranks}" for ranks in RANKS), *tensor, *tiny.meshes]
 
 
 def exported_model(tiny: Tiny, folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from exchange_check import check_exchanges
 from models.registry import Tiny
-from one_model import AXES
+from one_model import AXES, TENSOR_MESHES
 from position_calls import PositionCalls
 
 RANKS = (1, 2, 3, 4)
@@ -49,8 +49,7 @@ def _on_ranks(row: dict, ranks: int) -> dict:
     return row["meshes"].get(f"{AXES[row['kind']]}={ranks}", {})
 
 
-def _mark(row: dict, ranks: int) -> str:
-    mesh = _on_ranks(row, ranks)
+def _mark(mesh: dict) -> str:
     if not mesh:
         return ""
     if not mesh["compiled"]:
@@ -110,7 +109,8 @@ def is_least(row: dict) -> bool:
 HEAD = """# The model zoo
 
 Tiny configurations with random, seeded weights of every transformer class in the installed Diffusers, of video decoders and of
-text encoders: exported by `tutti.export`, compiled for 1, 2, 3 and 4 ranks, run on CPU ranks and compared with PyTorch.
+text encoders: exported by `tutti.export`, compiled for 1, 2, 3 and 4 ranks (`cp`), for three that split the weights and for two that do beside
+two that split the tokens, run on CPU ranks and compared with PyTorch.
 `make zoo` writes this file and `zoo.json`.
 
 `=`: max |a-b| / max |b| <= 1e-4 in fp32. Transformers are compiled for a denoising loop: what stays the same between steps (all inputs but
@@ -129,7 +129,7 @@ heads, of gathering keys, or once the rows that several attentions make their ke
 
 def summary(rows: list[dict]) -> str:
     lines = [
-        "| kind | models | exported | of these compiled and equal at 1, 2, 3, 4 ranks | exchanges the least |",
+        "| kind | models | exported | of these compiled and equal on every mesh | exchanges the least |",
         "| --- | --- | --- | --- | --- |",
     ]
     for kind in ("transformer", "vae", "text"):
@@ -171,13 +171,22 @@ ATTENTION_COLUMNS = ("attentions", "exchanges each (2/3/4)", "bytes/min (2/3/4)"
 
 def _rows(rows: list[dict]) -> str:
     spatial = all(row["kind"] == "vae" for row in rows)
-    head = ["model", "exported", "1", "2", "3", "4", *(() if spatial else ATTENTION_COLUMNS)]
+    head = [
+        "model",
+        "exported",
+        "1",
+        "2",
+        "3",
+        "4",
+        *(() if spatial else (*TENSOR_MESHES, *ATTENTION_COLUMNS)),
+    ]
     head += ["exchanges (4)" if spatial else "others (4)", "work", "reason"]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row in rows:
         cells = [row["name"], "yes" if row["export"]["ok"] else "no"]
-        cells += [_mark(row, ranks) for ranks in RANKS]
+        cells += [_mark(_on_ranks(row, ranks)) for ranks in RANKS]
         if not spatial:
+            cells += [_mark(row["meshes"].get(mesh, {})) for mesh in TENSOR_MESHES]
             cells.append(f"{_on_ranks(row, 4).get('check', {}).get('attentions', '')}")
             cells += [_numbers(row, key) for key in ("exchanges_each", "bytes_to_least")]
         others = _kinds(row, 4) if spatial else _others(row, 4)
