@@ -179,12 +179,13 @@ def hold_to_minimum(tiny, row: dict) -> None:
 
 
 def other_rows(models: dict, rows: list[dict]) -> list[dict]:
-    """Those that docs/zoo.json has of other models, held to the minimum once more."""
+    """Those that docs/zoo.json has of other models, held to the minimum once more where their exports are here."""
     new = {row["name"] for row in rows}
     others = [row for row in json.loads(DOCUMENT.read_text()) if row["name"] not in new]
     for row in others:
         tiny = models[row["name"]]
-        hold_to_minimum(tiny, row)
+        if (export_folder(tiny) / "export.json").exists():
+            hold_to_minimum(tiny, row)
     return others
 
 
