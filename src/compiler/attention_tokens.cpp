@@ -112,6 +112,14 @@ class PairChain {
 
 }  // namespace
 
+std::vector<Node*> attentions_of(const Graph& graph) {
+  std::vector<Node*> attentions;
+  for (const auto& node : graph.nodes()) {
+    if (node->type() == "Attention") attentions.push_back(node.get());
+  }
+  return attentions;
+}
+
 bool is_light(const Node& node) {
   static const std::set<std::string, std::less<>> kTypes = {
       "Transpose", "Reshape", "Slice", "Split", "Concat", "RMSNormalization", "LayerNormalization"};

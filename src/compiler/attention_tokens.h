@@ -9,6 +9,9 @@
 
 namespace tutti {
 
+// All of them, for passes that change the graph as they go.
+std::vector<Node*> attentions_of(const Graph& graph);
+
 // Nodes between a projection and its attention: they move, turn and scale tokens.
 bool is_light(const Node& node);
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "compiler/attention_tokens.h"
 #include "compiler/cost.h"
 #include "compiler/hoist.h"
 #include "compiler/match.h"
@@ -27,12 +28,8 @@ class GroupJoiner {
         builder_(&graph, options.registry, options.evaluator) {}
 
   Result<bool> run() {
-    std::vector<Node*> attentions;
-    for (const auto& node : graph_.nodes()) {
-      if (node->type() == "Attention") attentions.push_back(node.get());
-    }
     bool changed = false;
-    for (Node* attention : attentions) {
+    for (Node* attention : attentions_of(graph_)) {
       const auto groups = token_groups(*attention);
       if (!groups || groups->are_pieces(ranks_) || !has_steady_keys(*attention)) continue;
       if (is_masked(*attention) || !is_worth_it(*attention, *groups)) continue;

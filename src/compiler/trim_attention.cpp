@@ -4,6 +4,7 @@
 // ends at such a Pad, since its pieces are not those of the filled sequence.
 #include <algorithm>
 
+#include "compiler/attention_tokens.h"
 #include "compiler/match.h"
 #include "compiler/open_keys.h"
 #include "compiler/passes.h"
@@ -87,12 +88,8 @@ class AttentionTrimmer {
       : graph_(graph), b_(&graph, options.registry, options.evaluator) {}
 
   Result<bool> run() {
-    std::vector<Node*> attentions;
-    for (const auto& node : graph_.nodes()) {
-      if (node->type() == "Attention") attentions.push_back(node.get());
-    }
     bool changed = false;
-    for (Node* attention : attentions) {
+    for (Node* attention : attentions_of(graph_)) {
       b_.set_insertion_point(attention);
       b_.set_name(attention->name());
       changed |= trim(*attention);

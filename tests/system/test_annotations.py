@@ -72,6 +72,19 @@ def specs_of(plan):
     return found
 
 
+def written_spec(plan, node_name, tensor_name):
+    """The one sharding that the plan's node has for the tensor."""
+    (spec,) = [
+        spec
+        for node in plan.graph.node
+        if node.name == node_name
+        for configuration in node.device_configurations
+        for spec in configuration.sharding_spec
+        if spec.tensor_name == tensor_name
+    ]
+    return spec
+
+
 def test_an_annotated_model_brings_its_mesh_and_layouts(tutti, tmp_path):
     model = annotate(mlp(), "up", "w1", {1: 2}, [0, 1])
     compiled(tutti, tmp_path, model)
@@ -153,14 +166,7 @@ def test_specifications_over_two_axes_come_back_from_the_plan(
     compiled(tutti, tmp_path, model, "--no-fuse")
     plan = onnx.load(tmp_path / "m/1/model.plan", load_external_data=False)
     assert plan.configuration[0].num_devices == 4
-    (spec,) = [
-        spec
-        for node in plan.graph.node
-        if node.name == "act"
-        for configuration in node.device_configurations
-        for spec in configuration.sharding_spec
-        if spec.tensor_name == "a"
-    ]
+    spec = written_spec(plan, "act", "a")
     members = {entry.key: list(entry.value) for entry in spec.index_to_device_group_map}
     resolved = lambda keys, of: [of.get(key, [key]) for key in keys]
     assert {dim.axis: dim.simple_sharding[0].num_shards for dim in spec.sharded_dim} == dims
@@ -203,14 +209,7 @@ def test_blocks_are_not_cut(tutti, tmp_path):
     model = add_parts(mlp(), "act", "a", 1, [(4, 3), (3, 1)], [0, 1, 2], name="tp=3", num_devices=3)
     compiled(tutti, tmp_path, model, "--no-fuse")
     plan = onnx.load(tmp_path / "m/1/model.plan", load_external_data=False)
-    (spec,) = [
-        spec
-        for node in plan.graph.node
-        if node.name == "act"
-        for configuration in node.device_configurations
-        for spec in configuration.sharding_spec
-        if spec.tensor_name == "a"
-    ]
+    spec = written_spec(plan, "act", "a")
     parts = [(part.dim_value, part.num_shards) for part in spec.sharded_dim[0].simple_sharding]
     assert parts == [(4, 3), (3, 1)]
     feeds = {"x": np.random.default_rng(1).standard_normal((ROWS, WIDTH), dtype=np.float32)}

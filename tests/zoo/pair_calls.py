@@ -50,9 +50,9 @@ class PairRecorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        tensors = list(_tensors((args, list((kwargs or {}).values()))))
+        tensors = list(tensors_in((args, list((kwargs or {}).values()))))
         projects = name in PROJECTIONS or any(x in self._projected for x in tensors)
-        for one in _tensors([result]):
+        for one in tensors_in([result]):
             if projects:
                 self._projected[one] = True
         if isinstance(result, torch.Tensor):
@@ -113,9 +113,10 @@ def record(forward: Callable[[], Mapping[str, torch.Tensor]], count: int) -> lis
     return recorder.seen
 
 
-def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
+def tensors_in(values: Iterable[Any]) -> Iterable[torch.Tensor]:
+    """In lists and tuples too, in order."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
         elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+            yield from tensors_in(value)

@@ -9,7 +9,7 @@ other       anything else
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 # Operators that only move elements.
@@ -99,6 +99,20 @@ class Reader:
     def _attentions_made_of(self, exchange: Node) -> set[str]:
         """The attentions whose keys or values are made of what it brings; none if anything else is."""
         found: set[str] = set()
+        for name, users in self._values_behind(exchange):
+            if not users or name in self._graph.returned:
+                return set()
+            for user in users:
+                if user.type in self._kinds and user.type not in ATTENTIONS:
+                    return set()
+                if user.type in ATTENTIONS:
+                    if name not in user.inputs[1:3] or name in (user.inputs[:1] + user.inputs[3:]):
+                        return set()
+                    found.add(user.outputs[0][0])
+        return found
+
+    def _values_behind(self, exchange: Node) -> Iterator[tuple[str, list[Node]]]:
+        """What is made of what it brings, up to attentions, each value with its users."""
         waiting = [name for name, _ in exchange.outputs]
         seen: set[str] = set()
         while waiting:
@@ -107,18 +121,10 @@ class Reader:
                 continue
             seen.add(name)
             users = self._users.get(name, [])
-            if not users or name in self._graph.returned:
-                return set()
+            yield name, users
             for user in users:
-                if user.type in ATTENTIONS:
-                    if name not in user.inputs[1:3] or name in (user.inputs[:1] + user.inputs[3:]):
-                        return set()
-                    found.add(user.outputs[0][0])
-                elif user.type in self._kinds:
-                    return set()
-                else:
+                if user.type not in ATTENTIONS:
                     waiting += [output for output, _ in user.outputs]
-        return found
 
     def _attentions_after(self, name: str, seen: set[str]) -> set[str]:
         found: set[str] = set()
@@ -144,17 +150,11 @@ class Reader:
 
     def _is_last(self, exchange: Node) -> bool:
         """A gather behind which nothing is in pieces any more."""
-        waiting = [name for name, _ in exchange.outputs]
         seen: set[str] = set()
-        while waiting:
-            name = waiting.pop()
-            if name in seen:
-                continue
+        for name, users in self._values_behind(exchange):
             seen.add(name)
-            for user in self._users.get(name, []):
-                if user.type in self._kinds | {"ShardSlice"} or user.type in ATTENTIONS:
-                    return False
-                waiting += [output for output, _ in user.outputs]
+            if any(user.type in {*self._kinds, "ShardSlice", *ATTENTIONS} for user in users):
+                return False
         return exchange.type == "AllGather" and bool(seen & set(self._graph.returned))
 
     def serves(self, exchange: Node) -> list[str]:

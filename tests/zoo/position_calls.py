@@ -9,14 +9,14 @@ other positions than the one whose result they make reads those. Nothing here kn
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from attention_calls import forward_of
 from models.registry import Tiny
-from pair_calls import PairCall, pair_calls
+from pair_calls import PairCall, pair_calls, tensors_in
 from pair_calls import record as record_pairs
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
@@ -104,7 +104,7 @@ class PositionRecorder(TorchFunctionMode):
         return result
 
     def _follow(self, func: Any, name: str, args: Any, kwargs: dict, result: Any) -> None:
-        tensors = list(_tensors((args, list(kwargs.values()))))
+        tensors = list(tensors_in((args, list(kwargs.values()))))
         layer = max((self._layers.get(x, 0) for x in tensors), default=0)
         if name == "__setitem__":
             self._layers[args[0]] = layer
@@ -113,11 +113,11 @@ class PositionRecorder(TorchFunctionMode):
             if one not in self._layers and self._is_sequence(one.shape):
                 self._positions[one] = self._numbers(one.shape)
         known = [x for x in tensors if x in self._positions]
-        results = list(_tensors([result]))
+        results = list(tensors_in([result]))
         found: list[torch.Tensor | None] = [None] * len(results)
         is_move = name in MOVES or name in COPIES
         if name in MOVES and known:
-            found = list(_tensors([func(*self._twins(args), **self._twins(kwargs))]))
+            found = list(tensors_in([func(*self._twins(args), **self._twins(kwargs))]))
         elif name in PRODUCTS and len(tensors) == 2 and known:
             found = [self._of_product(*tensors, results[0], layer)]
         elif name in SUMS and known and results:
@@ -278,14 +278,6 @@ class PositionRecorder(TorchFunctionMode):
             tuple(sorted(strides)),
         )
         self.seen.append(Seen(call, operand.detach().clone(), self._source(operand)))
-
-
-def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
 
 
 def _each(value: Any, count: int) -> list[Any]:

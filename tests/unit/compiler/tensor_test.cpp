@@ -24,6 +24,19 @@ class TensorTest : public CompilerTest {
     return out;
   }
 
+  // Every rank's first output is that of `text` on one rank.
+  void expect_one_rank_result(const CompiledModel& model, std::string_view text,
+                              const NamedTensors& tensors, const SymbolMap& sizes,
+                              std::string_view mesh) {
+    SpmdInterpreter interpreter(&ops_);
+    const auto right = interpreter.run_whole(*parse_model(text), tensors, sizes);
+    const auto ranks = interpreter.run(model, tensors);
+    ASSERT_TRUE(right.ok() && ranks.ok()) << mesh << ": " << ranks.status().to_string();
+    for (const auto& outputs : *ranks) {
+      EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
+    }
+  }
+
   static Kinds kinds(const CompiledModel& model) {
     Kinds out;
     for (const ExchangeInfo& exchange : model.exchanges) {
@@ -207,13 +220,7 @@ TEST_F(TensorTest, AProductOfConcatenatedFeaturesSumsOverPiecesOfEach) {
     const int ranks = model.mesh.size(model.mesh.find("tp"));
     EXPECT_EQ(weights * ranks / model.mesh.num_ranks(), (3 * 32 * 32 + 32 * 70 + 102 * 32) * 4);
     const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
-    SpmdInterpreter interpreter(&ops_);
-    const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
-    const auto ranks_found = interpreter.run(model, tensors);
-    ASSERT_TRUE(right.ok() && ranks_found.ok()) << ranks_found.status().to_string();
-    for (const auto& outputs : *ranks_found) {
-      EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
-    }
+    expect_one_rank_result(model, text, tensors, {{"b", 2}, {"t", 5}}, mesh);
   }
 }
 
@@ -257,13 +264,7 @@ TEST_F(TensorTest, FeaturesThatMeetHeadsAreCutBetweenThem) {
       const auto model = compile_text(text, tensor(mesh));
       EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", 1}})) << model.explain;
       const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
-      SpmdInterpreter interpreter(&ops_);
-      const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
-      const auto ranks = interpreter.run(model, tensors);
-      ASSERT_TRUE(right.ok() && ranks.ok()) << ranks.status().to_string();
-      for (const auto& outputs : *ranks) {
-        EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
-      }
+      expect_one_rank_result(model, text, tensors, {{"b", 2}, {"t", 5}}, mesh);
     }
   }
 }
@@ -304,13 +305,7 @@ TEST_F(TensorTest, NormsOverAllHeadsReduceTheirSums) {
       EXPECT_EQ(found["AllReduce tp"], reduced) << model.explain;
       EXPECT_EQ(found["AllGather tp"], 0) << model.explain;
       const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
-      SpmdInterpreter interpreter(&ops_);
-      const auto right = interpreter.run_whole(*parse_model(text), tensors, {{"b", 2}, {"t", 5}});
-      const auto ranks = interpreter.run(model, tensors);
-      ASSERT_TRUE(right.ok() && ranks.ok()) << ranks.status().to_string();
-      for (const auto& outputs : *ranks) {
-        EXPECT_LE(relative_error(outputs[0], (*right)[0]), 1e-5) << mesh;
-      }
+      expect_one_rank_result(model, text, tensors, {{"b", 2}, {"t", 5}}, mesh);
     }
   }
 }
@@ -356,12 +351,7 @@ TEST_F(TensorTest, ATiedTableIsSplitByItsRows) {
     EXPECT_NEAR(weights * ranks / model.mesh.num_ranks(), (1501 * 16 + 2 * 16 * 64) * 4, 100)
         << mesh;
     const NamedTensors tensors = {{"ids", token_ids({0, 1500, -1, -1501, 751, 750, 500, 3})}};
-    SpmdInterpreter interpreter(&ops_);
-    const auto right =
-        interpreter.run_whole(*parse_model(word_model(true)), tensors, {{"b", 1}, {"t", 8}});
-    const auto outputs = interpreter.run(model, tensors);
-    ASSERT_TRUE(right.ok() && outputs.ok()) << outputs.status().to_string();
-    for (const auto& rank : *outputs) EXPECT_LE(relative_error(rank[0], (*right)[0]), 1e-5) << mesh;
+    expect_one_rank_result(model, word_model(true), tensors, {{"b", 1}, {"t", 8}}, mesh);
   }
 }
 
