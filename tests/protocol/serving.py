@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import tritonclient.grpc as triton
+from raw_http import ask
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TUTTI_BUILD", ROOT / "build" / "release"))
 TUTTI = Path(os.environ.get("TUTTI_BINARY", BUILD / "bin" / "tutti"))
 START_SECONDS = 120
+SETTLE_SECONDS = 60
 RANKS = (1, 2, 3, 4, 8)
 # Tests run beside other servers.
 FREE_PORTS = [
@@ -58,6 +60,12 @@ class Server:
         found = re.search(rf"Started {service} at ([\w.]+:\d+)", self.log.read_text())
         return found and found.group(1)
 
+    def pending(self, model):
+        """How many requests wait in the model's queue."""
+        text = ask(self.metrics_url, "GET", "/metrics").body.decode()
+        gauge = rf'nv_inference_pending_request_count\{{model="{model}",.*\}} (\d+)'
+        return int(re.search(gauge, text)[1])
+
     def stop(self, number=signal.SIGTERM, timeout=60):
         """The exit code."""
         if hasattr(self, "client"):
@@ -80,17 +88,15 @@ def tensor(name, array, datatype):
 class Answers:
     """Requests that are on their way together, and the order in which they were answered."""
 
-    def __init__(self, client, model):
-        self.client = client
+    def __init__(self, server, model):
+        self.server = server
         self.model = model
         self.order = []
         self.results = {}
         self.sent = 0
         self.changed = threading.Condition()
 
-    def send(self, name, inputs, settles=True, **options):
-        """`settles`: returns when the server has it, so that the next one comes after it."""
-
+    def send(self, name, inputs, **options):
         def answered(result, error):
             with self.changed:
                 self.order.append(name)
@@ -98,11 +104,25 @@ class Answers:
                 self.changed.notify_all()
 
         self.sent += 1
-        call = self.client.async_infer(self.model, inputs, callback=answered, **options)
-        if settles:
-            # Calls on one connection arrive in order; how long they take inside is not known.
-            self.client.is_server_live()
-            time.sleep(0.1)
+        return self.server.client.async_infer(self.model, inputs, callback=answered, **options)
+
+    def send_to_idle(self, name, inputs):
+        """Returns when the model is at it: those that follow wait."""
+        self.send(name, inputs)
+        # Calls on one connection arrive in order; how long they take inside is not known.
+        self.server.client.is_server_live()
+        time.sleep(0.1)
+
+    def send_to_queue(self, name, inputs, **options):
+        """Returns when the request waits in the queue, or was answered: the next one comes after it."""
+        waiting = self.server.pending(self.model)
+        call = self.send(name, inputs, **options)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self.server.pending(self.model) <= waiting and name not in self.results:
+            assert time.monotonic() < deadline, (
+                f"'{name}' is not in the queue: {self.order} answered"
+            )
+            time.sleep(0.001)
         return call
 
     def wait(self, timeout=120):

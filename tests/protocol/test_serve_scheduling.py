@@ -1,24 +1,24 @@
 """Queues, priorities, batches and what instances share, as clients see them."""
 
-import re
+import math
 import threading
+import time
 
 import numpy as np
 import pytest
 import tiny_models
 import tritonclient.grpc as triton
-from raw_http import ask
 from serving import Answers, infer_affine, tensor
 
-LONG_ROWS = 20000  # of the deep model: others queue up behind it
+LONG_SECONDS = 1.5  # of a run that others queue up behind: many times what sending them takes
 
 
 def rows_of(count, first=1.0):
     return np.arange(first, first + 4 * count, dtype=np.float32).reshape(count, 4)
 
 
-def long_request():
-    return [tensor("x", np.ones((LONG_ROWS, 4), np.float32), "FP32")]
+def ones_request(count):
+    return [tensor("x", np.ones((count, 4), np.float32), "FP32")]
 
 
 def short_request(count=1, first=1.0):
@@ -29,11 +29,17 @@ def right(count, first=1.0):
     return rows_of(count, first) * np.float32(tiny_models.DEEP_SCALE)
 
 
-def pending(server):
-    """The gauge of waiting requests."""
-    text = ask(server.metrics_url, "GET", "/metrics").body.decode()
-    (found,) = re.findall(r'nv_inference_pending_request_count\{model="deep".*\} (\S+)', text)
-    return float(found)
+@pytest.fixture(scope="session")
+def long_rows(served):
+    """Rows that keep the deep model busy for about LONG_SECONDS on this machine."""
+    count = 10000
+    while True:
+        begin = time.monotonic()
+        served.client.infer("deep", ones_request(count))
+        seconds = time.monotonic() - begin
+        if seconds > LONG_SECONDS / 8:
+            return math.ceil(count * LONG_SECONDS / seconds)
+        count *= 2
 
 
 @pytest.fixture
@@ -52,15 +58,15 @@ def stats(client, model="deep"):
     return client.get_inference_statistics(model).model_stats[0]
 
 
-def test_queue_timeout_behind_a_long_run(serve_deep):
+def test_queue_timeout_behind_a_long_run(serve_deep, long_rows):
     server = serve_deep(
         "dynamic_batching { default_queue_policy {"
         " default_timeout_microseconds: 50000 allow_timeout_override: true } }"
     )
-    answers = Answers(server.client, "deep")
-    answers.send("long", long_request())
-    answers.send("late", short_request())
-    answers.send("hasty", short_request(), timeout=1000)
+    answers = Answers(server, "deep")
+    answers.send_to_idle("long", ones_request(long_rows))
+    answers.send_to_queue("late", short_request())
+    answers.send_to_queue("hasty", short_request(), timeout=1000)
     answers.wait()
     # The long run had not ended when the others were refused.
     assert answers.order[-1] == "long"
@@ -72,52 +78,53 @@ def test_queue_timeout_behind_a_long_run(serve_deep):
     assert stats(server.client).inference_stats.success.count == 1
 
 
-def test_requests_own_timeout_without_a_policy(serve_deep):
+def test_requests_own_timeout_without_a_policy(serve_deep, long_rows):
     server = serve_deep("")
-    answers = Answers(server.client, "deep")
-    answers.send("long", long_request())
-    answers.send("hasty", short_request(), timeout=20000)
+    answers = Answers(server, "deep")
+    answers.send_to_idle("long", ones_request(long_rows))
+    answers.send_to_queue("hasty", short_request(), timeout=20000)
     answers.wait()
     assert answers.order == ["hasty", "long"]
     assert answers.status("hasty") == "StatusCode.DEADLINE_EXCEEDED"
 
 
-def test_full_queue_is_unavailable_and_takes_requests_again(serve_deep):
+def test_full_queue_is_unavailable_and_takes_requests_again(serve_deep, long_rows):
     server = serve_deep("dynamic_batching { default_queue_policy { max_queue_size: 2 } }")
-    answers = Answers(server.client, "deep")
-    answers.send("long", long_request())
+    answers = Answers(server, "deep")
+    answers.send_to_idle("long", ones_request(long_rows))
     names = [f"n{i}" for i in range(136 + 3)]
     for name in names:
-        answers.send(name, short_request(), settles=False)
+        answers.send(name, short_request())
     answers.wait()
     refused = [name for name in names if answers.status(name) is not None]
     assert len(refused) >= 136
     for name in refused:
         assert answers.status(name) == "StatusCode.UNAVAILABLE"
         assert "Exceeds maximum queue size" in answers.message(name)
-    assert pending(server) == 0
+    assert server.pending("deep") == 0
     for _ in range(3):
         server.client.infer("deep", short_request())
     assert server.client.is_server_ready()
-    assert pending(server) == 0
+    assert server.pending("deep") == 0
 
 
-def test_urgent_requests_pass_others(serve_deep):
+def test_urgent_requests_pass_others(serve_deep, long_rows):
     server = serve_deep("dynamic_batching { priority_levels: 3 default_priority_level: 2 }")
-    answers = Answers(server.client, "deep")
-    answers.send("long", long_request())
+    answers = Answers(server, "deep")
+    answers.send_to_idle("long", ones_request(long_rows))
     for name, priority in (("low", 3), ("default", 0), ("high", 1), ("high again", 1)):
-        answers.send(name, short_request(), priority=priority)
+        # Long enough that no answer overtakes the one before it on its way.
+        answers.send_to_queue(name, ones_request(long_rows // 50), priority=priority)
     answers.wait()
     assert answers.order == ["long", "high", "high again", "default", "low"]
 
 
-def test_client_that_goes_away_is_dropped_from_the_queue(serve_deep):
+def test_client_that_goes_away_is_dropped_from_the_queue(serve_deep, long_rows):
     server = serve_deep("")
-    answers = Answers(server.client, "deep")
-    answers.send("long", long_request())
-    call = answers.send("gone", short_request())
-    answers.send("after", short_request(first=50))
+    answers = Answers(server, "deep")
+    answers.send_to_idle("long", ones_request(long_rows))
+    call = answers.send_to_queue("gone", short_request())
+    answers.send_to_queue("after", short_request(first=50))
     call.cancel()
     answers.wait()
     np.testing.assert_array_equal(answers.y("after"), right(1, 50))
@@ -125,21 +132,21 @@ def test_client_that_goes_away_is_dropped_from_the_queue(serve_deep):
     assert stats(server.client).execution_count == 2  # "gone" never ran
 
 
-def test_batches_are_joined_and_split(serve_deep):
-    server = serve_deep(f"max_batch_size: {LONG_ROWS}\ndynamic_batching {{ }}")
-    answers = Answers(server.client, "deep")
-    answers.send("long", long_request())
+def test_batches_are_joined_and_split(serve_deep, long_rows):
+    server = serve_deep(f"max_batch_size: {long_rows}\ndynamic_batching {{ }}")
+    answers = Answers(server, "deep")
+    answers.send_to_idle("long", ones_request(long_rows))
     sizes = (10, 2, 10)
     for i, count in enumerate(sizes):
-        answers.send(f"n{i}", short_request(count, first=100 * i))
+        answers.send_to_queue(f"n{i}", short_request(count, first=100 * i))
     answers.wait()
     for i, count in enumerate(sizes):
         np.testing.assert_array_equal(answers.y(f"n{i}"), right(count, 100 * i))
     seen = stats(server.client)
-    assert seen.inference_count == LONG_ROWS + sum(sizes)
+    assert seen.inference_count == long_rows + sum(sizes)
     assert seen.execution_count == 2
     assert {batch.batch_size: batch.compute_infer.count for batch in seen.batch_stats} == {
-        LONG_ROWS: 1,
+        long_rows: 1,
         sum(sizes): 1,
     }
     assert seen.inference_stats.success.count == 1 + len(sizes)
@@ -161,16 +168,16 @@ def test_different_sizes_of_other_axes_never_join(repository, start):
     (folder / "config.pbtxt").write_text(
         "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: 500000 }"
     )
-    client = start(repository.path).client
-    answers = Answers(client, "square")
+    server = start(repository.path)
+    answers = Answers(server, "square")
     arrays = [np.full((2, side, side), side, np.float32) for side in (2, 3, 2, 3)]
     for i, x in enumerate(arrays):
-        answers.send(f"n{i}", [tensor("x", x, "FP32")], settles=False)
+        answers.send(f"n{i}", [tensor("x", x, "FP32")])
     answers.wait()
     for i, x in enumerate(arrays):
         np.testing.assert_array_equal(answers.y(f"n{i}"), x @ x)
-    assert stats(client, "square").inference_count == 8
-    assert 2 <= stats(client, "square").execution_count <= 4
+    assert stats(server.client, "square").inference_count == 8
+    assert 2 <= stats(server.client, "square").execution_count <= 4
 
 
 def with_ranks(config, ranks, count=1):
