@@ -9,24 +9,23 @@ namespace {
 
 class LookupWriter {
  public:
-  LookupWriter(const Node& gather, GraphBuilder& b)
+  LookupWriter(const Node& gather, GraphBuilder& b, GraphBuilder& unfolded)
       : table_(gather.input(0)),
         indices_(gather.input(1)),
         axis_(gather.attr_int("axis")),
         rows_(gather.attr_dims("rows")[0]),
         first_(gather.attr_dims("first_row")[0]),
-        b_(b) {}
+        b_(b),
+        unfolded_(unfolded) {}
 
   Value* write() {
     const Dim& held = table_->shape()[static_cast<std::size_t>(axis_)];
-    // Counted from the end where negative. What is in no rank's rows stays out of bounds.
+    // Counted from the end where negative.
     Value* is_negative = b_.op("Less", {indices_, number(0)});
     Value* index = b_.op("Where", {is_negative, b_.op("Add", {indices_, number(rows_)}), indices_});
     Value* at = b_.op("Sub", {index, number(first_)});
-    Value* is_here = both(at, 0, held);
-    Value* is_known = both(index, 0, rows_);
-    Value* is_elsewhere = b_.op("And", {is_known, b_.op("Not", {is_here})});
-    Value* safe = b_.op("Where", {is_elsewhere, number(0), at});
+    Value* is_here = b_.op("And", {both(at, 0, held), is_known()});
+    Value* safe = b_.op("Where", {is_here, at, number(0)});
     Value* found = b_.op("Gather", {table_, safe}, {{"axis", axis_}});
     if (found == nullptr) return nullptr;
     Value* zero = b_.scalar(found->dtype(), 0);
@@ -34,6 +33,13 @@ class LookupWriter {
   }
 
  private:
+  // True for every index of the whole table. Looked up, too, so that any other one fails as it does
+  // on one rank: with the index that was given and the range of all rows.
+  Value* is_known() {
+    Value* all = unfolded_.expand(unfolded_.scalar(DType::kBool, 1), {rows_});
+    return b_.op("Gather", {all, indices_}, {{"axis", std::int64_t{0}}});
+  }
+
   Value* number(const Dim& value) {
     Value* sizes = b_.sizes({value});
     if (sizes == nullptr) return nullptr;
@@ -60,18 +66,23 @@ class LookupWriter {
   const Dim rows_;   // of the whole table
   const Dim first_;  // that this rank holds
   GraphBuilder& b_;
+  GraphBuilder& unfolded_;  // a table of trues is no weight
 };
 
 }  // namespace
 
 Status mask_lookups(Graph& graph, const CompileOptions& options) {
   GraphBuilder b(&graph, options.registry, options.evaluator);
+  GraphBuilder unfolded(&graph, options.registry);
   for (const auto& owned : graph.nodes()) {
     Node* node = owned.get();
     if (node->type() != "Gather" || node->attr_dims("first_row").empty()) continue;
     b.set_insertion_point(node);
     b.set_name(node->name());
-    Value* y = LookupWriter(*node, b).write();
+    unfolded.set_insertion_point(node);
+    unfolded.set_name(node->name());
+    Value* y = LookupWriter(*node, b, unfolded).write();
+    TUTTI_RETURN_IF_ERROR(unfolded.take_status());
     TUTTI_RETURN_IF_ERROR(b.take_status());
     replace_value(graph, node->output(), y);
   }
