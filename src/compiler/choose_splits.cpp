@@ -63,8 +63,9 @@ class SplitChooser {
 
     std::vector<Candidate> candidates = {std::nullopt};
     if (follow) candidates.push_back(follow);
-    for (FactorSplit& split : possible_splits(map, ranks))
-      candidates.emplace_back(std::move(split));
+    for (FactorSplit& split : possible_splits(map, ranks)) {
+      if (is_possible_for(node, map, split, ranks)) candidates.emplace_back(std::move(split));
+    }
     if (is_constrained) {
       for (FactorSplit& split : constraints_.demanded(node, map)) {
         candidates.emplace_back(std::move(split));

@@ -128,7 +128,7 @@ std::vector<FactorSplit> AxisConstraints::demanded(const Node& node, const Facto
     }
     const auto& operand = (demand.is_output ? map.outputs : map.inputs)[demand.index];
     auto found = factor_split_from(map, operand, split, ranks);
-    if (found && is_possible(map, *found)) splits.push_back(*std::move(found));
+    if (found && is_possible_for(node, map, *found, ranks)) splits.push_back(*std::move(found));
   }
   return splits;
 }

@@ -4,27 +4,42 @@
 
 #include "compiler/feature_sources.h"
 #include "compiler/match.h"
+#include "compiler/sharding.h"
 #include "compiler/strategy.h"
+#include "compiler/weight_use.h"
 
 namespace tutti {
 namespace {
 
-// Norms in front of heads whose own features all come from products.
+// Its own features all come from products.
+bool can_be_exposed(const Node& norm) {
+  const int features = static_cast<int>(norm.attr_int("axis"));
+  const bool is_last = features + 1 == static_cast<int>(norm.output()->rank());
+  const FeatureSources sources = feature_sources({norm.input(0), features});
+  return is_last && !sources.products.empty() && sources.norms.empty() && !sources.has_others &&
+         norm.output()->shape().back().is_constant();
+}
+
+// In front of heads: of an attention, or of a linear one in front of a product that sums over them.
+FeatureSources sources_of_heads(const Node& node, std::size_t input) {
+  if (node.type() == "Attention" && input < 3) {
+    return feature_sources({node.input(input), 3 - token_dimension(node)});
+  }
+  const FactorMap map = factors_of(node);
+  const auto weight = weight_use(node, map);
+  if (!weight || weight->sum < 0 || weight->data != input) return {};
+  const int dim = dimension_of(map, map.inputs[input], weight->sum);
+  FeatureSources sources;
+  if (dim >= 0) sources = feature_sources({node.input(input), dim});
+  return sources.meets_in_heads && !sources.has_others ? sources : FeatureSources();
+}
+
 std::set<const Node*> norms_to_expose(const Graph& graph) {
   std::set<const Node*> found;
   for (const auto& node : graph.nodes()) {
-    if (node->type() != "Attention") continue;
-    const int heads = 3 - token_dimension(*node);
-    for (std::size_t i = 0; i < 3; ++i) {
-      for (const Node* norm : feature_sources({node->input(i), heads}).norms) {
-        const int features = static_cast<int>(norm->attr_int("axis"));
-        const bool is_last = features + 1 == static_cast<int>(norm->output()->rank());
-        const FeatureSources sources = feature_sources({norm->input(0), features});
-        const bool is_split =
-            !sources.products.empty() && sources.norms.empty() && !sources.has_others;
-        if (is_last && is_split && norm->output()->shape().back().is_constant()) {
-          found.insert(norm);
-        }
+    for (std::size_t i = 0; i < node->inputs().size(); ++i) {
+      for (const Node* norm : sources_of_heads(*node, i).norms) {
+        if (can_be_exposed(*norm)) found.insert(norm);
       }
     }
   }

@@ -308,6 +308,19 @@ bool is_possible(const FactorMap& map, const FactorSplit& split) {
   return true;
 }
 
+bool is_possible_for(const Node& node, const FactorMap& map, const FactorSplit& split, int ranks) {
+  if (!is_possible(map, split)) return false;
+  if (node.attr_int("group", 1) == 1 || split.factors[0] != map.outputs[0][1][0]) return true;
+  if (split.replicas != 1) return false;
+  const std::vector<Dim> runs =
+      split.segments.empty() ? std::vector<Dim>{split.units} : split.segments;
+  const std::vector<Dim> grains = grains_of(runs, split.grains);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!exact_div(runs[i], grains[i] * Dim(ranks))) return false;
+  }
+  return true;
+}
+
 std::vector<FactorSplit> possible_splits(const FactorMap& map, int ranks) {
   std::vector<FactorSplit> splits;
   const auto consider = [&](FactorSplit split) {

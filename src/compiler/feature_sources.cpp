@@ -28,7 +28,7 @@ namespace {
 class SourceFinder {
  public:
   FeatureSources find(const Place& at) {
-    visit(at, size_of(at));
+    visit(at, size_of(at), {});
     return std::move(found_);
   }
 
@@ -37,12 +37,16 @@ class SourceFinder {
     return at.first->shape()[static_cast<std::size_t>(at.second)];
   }
 
+  static bool is_cut(const Node& node, int dim) {
+    return node.type() == "Split" && node.attr_int("axis") == dim;
+  }
+
   // The major part of a dimension that is fused of parts is what can be cut.
   static Dim fewer(const Dim& units, const Dim& size) {
     return exact_div(units, size) ? size : units;
   }
 
-  void visit(const Place& at, Dim units) {
+  void visit(const Place& at, Dim units, const std::vector<Dim>& parts) {
     const auto& [value, dim] = at;
     if (value->is_constant() || !seen_.insert(at).second) return;
     const Node* node = value->producer();
@@ -61,11 +65,17 @@ class SourceFinder {
     if (weight && weight->feature == factor) {
       found_.products.push_back(node);
       found_.units.push_back(fewer(size_of(at), units));
+      found_.parts.push_back(parts);
       return;
     }
-    if (const FactorSum* sum = map.sum_of(factor); sum != nullptr && node->type() == "Concat") {
+    if (is_cut(*node, dim) && parts.empty()) {
+      const Place whole{node->input(0), dim};
+      return visit(whole, size_of(whole), node->attr_dims("sizes"));
+    }
+    if (const FactorSum* sum = map.sum_of(factor);
+        sum != nullptr && node->type() == "Concat" && parts.empty()) {
       // Pieces of a concatenation are pieces of all that is concatenated.
-      for (const Value* input : node->inputs()) visit({input, dim}, size_of({input, dim}));
+      for (const Value* input : node->inputs()) visit({input, dim}, size_of({input, dim}), {});
       return;
     }
     const bool is_whole =
@@ -76,20 +86,25 @@ class SourceFinder {
       return;
     }
     if (factor >= 0) units = fewer(units, map.factors[static_cast<std::size_t>(factor)].size);
-    bool continues = false;
+    int operands = 0;
     for (std::size_t i = 0; !is_whole && i < node->inputs().size(); ++i) {
       if (node->input(i) == nullptr) continue;
       const int held = dimension_of(map, map.inputs[i], factor);
       if (held < 0) continue;
-      continues = true;
-      visit({node->input(i), held}, units);
+      ++operands;
+      visit({node->input(i), held}, units, parts);
     }
-    found_.has_others |= !continues;
+    found_.has_others |= operands == 0;
+    found_.meets_in_heads |= operands > 1 && node->type() == "MatMul";
   }
 
   std::set<Place> seen_;
   FeatureSources found_;
 };
+
+bool is_sum(const FactorMap& map, int factor) {
+  return map.factors[static_cast<std::size_t>(factor)].role == FactorRole::kReduction;
+}
 
 }  // namespace
 
@@ -113,8 +128,12 @@ bool SumFinder::is_fed(const Node& user, const Place& at) {
     const int factor = leading_factor(map, map.inputs[i][static_cast<std::size_t>(at.second)]);
     if (factor < 0) return false;
     if (weight && weight->sum == factor) continue;
-    if (user.type() == "Concat" && map.sum_with(factor) != nullptr) {
-      if (!feeds_only_sums({user.output(), at.second})) return false;
+    if (user.type() == "Reduce" && is_sum(map, factor)) continue;  // a number for all features
+    const bool joins = user.type() == "Concat" && map.sum_with(factor) != nullptr;
+    if (joins || (user.type() == "Split" && map.sum_of(factor) != nullptr)) {
+      for (const Value* output : user.outputs()) {
+        if (!feeds_only_sums({output, at.second})) return false;
+      }
       continue;
     }
     if (map.factors[static_cast<std::size_t>(factor)].role != FactorRole::kParallel) return false;

@@ -22,10 +22,14 @@ int dimension_of(const FactorMap& map, const DimFactors& operand, int factor);
 
 // Where the pieces of a dimension come from.
 struct FeatureSources {
-  std::vector<const Node*> products;    // whose output features they are
-  std::vector<Dim> units;               // by product: how many pieces the way to here allows, heads
+  std::vector<const Node*> products;  // whose output features they are
+  std::vector<Dim> units;             // by product: how many pieces the way to here allows, heads
+  // By product: the parts that its features are cut into on the way (gate and value of one
+  // product), each shared out by itself. Empty: they are not.
+  std::vector<std::vector<Dim>> parts;
   std::vector<const Node*> attentions;  // whose heads they are
   std::vector<const Node*> norms;       // that normalise over the dimension, and so need it whole
+  bool meets_in_heads = false;          // products of each other, head by head, on the way
   bool has_others = false;              // or anything else that is there whole
 };
 FeatureSources feature_sources(const Place& at);

@@ -2,10 +2,9 @@
 // would each be gathered. Where that is cheaper, the sequence is, once.
 #include <algorithm>
 
-#include "compiler/conversion.h"
 #include "compiler/cost.h"
-#include "compiler/layout.h"
 #include "compiler/strategy.h"
+#include "compiler/value_layouts.h"
 
 namespace tutti {
 namespace {
@@ -16,7 +15,7 @@ class SoonerGather {
                Sharding* sharding)
       : graph_(graph),
         options_(options),
-        maps_(maps),
+        layouts_(maps, *sharding),
         size_(typical_sizes(graph, options)),
         sharding_(sharding) {
     for (const auto& node : graph.nodes()) order_.emplace(node.get(), order_.size());
@@ -33,42 +32,18 @@ class SoonerGather {
   using Region = std::vector<const Node*>;  // in the order of the graph
 
   void try_at(const Value& value) {
-    if (!is_in_pieces(value) || value.users().size() < 2) return;
+    if (!layouts_.is_in_pieces(value) || value.users().size() < 2) return;
     const Region region = region_behind(value);
     if (region.empty() || !is_worth_it(value, region)) return;
     for (const Node* node : region) sharding_->nodes.erase(node);
   }
 
-  const FactorMap& map_of(const Node& node) const { return maps_.at(&node); }
-
-  Layout made(const Value& value) const {
-    const Node* node = value.producer();
-    if (node == nullptr) return {};
-    return output_layout(map_of(*node), static_cast<std::size_t>(value.producer_output()),
-                         sharding_->find(*node), sharding_->axis);
-  }
-
-  bool is_in_pieces(const Value& value) const {
-    const Layout layout = made(value);
-    return layout.splits.size() == 1 && layout.partial_axes.empty() && !has_windows(layout);
-  }
-
-  bool is_read_whole(const Node& user, const Value& value) const {
-    for (std::size_t i = 0; i < user.inputs().size(); ++i) {
-      if (user.input(i) != &value) continue;
-      const Layout needed = input_layout(map_of(user), i, sharding_->find(user), sharding_->axis);
-      if (!needed.is_replicated()) return false;
-    }
-    return true;
-  }
-
   // Work on pieces of what is made of `value` alone.
   bool continues(const Node& node, const std::set<const Value*>& inside) const {
-    const FactorSplit* split = sharding_->find(node);
-    if (split == nullptr || is_reduction(map_of(node), *split)) return false;
+    if (!layouts_.works_on_pieces(node)) return false;
     if (node.op().is_exchange || node.type() == "Attention") return false;
     return std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Value* input) {
-      return input == nullptr || inside.contains(input) || made(*input).is_replicated();
+      return input == nullptr || inside.contains(input) || layouts_.made(*input).is_replicated();
     });
   }
 
@@ -105,7 +80,7 @@ class SoonerGather {
     return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* output) {
       if (std::find(outputs.begin(), outputs.end(), output) != outputs.end()) return false;
       return std::all_of(output->users().begin(), output->users().end(), [&](const Node* user) {
-        return kept.contains(user) || is_read_whole(*user, *output);
+        return kept.contains(user) || layouts_.is_read_whole(*user, *output);
       });
     });
   }
@@ -140,8 +115,8 @@ class SoonerGather {
     // Those who wait for something else that is gathered wait anyway.
     std::erase_if(readers, [&](const Node* reader) {
       return std::any_of(reader->inputs().begin(), reader->inputs().end(), [&](const Value* input) {
-        return input != nullptr && !inside.contains(input->producer()) && is_in_pieces(*input) &&
-               is_read_whole(*reader, *input);
+        return input != nullptr && !inside.contains(input->producer()) &&
+               layouts_.is_in_pieces(*input) && layouts_.is_read_whole(*reader, *input);
       });
     });
     if (readers.size() < 2) return false;
@@ -154,7 +129,7 @@ class SoonerGather {
 
   const Graph& graph_;
   const CompileOptions& options_;
-  const FactorMaps& maps_;
+  const ValueLayouts layouts_;
   SizeEstimate size_;
   Sharding* sharding_;
   std::map<const Node*, std::size_t> order_;

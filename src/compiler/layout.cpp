@@ -54,6 +54,7 @@ Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& opt
   TUTTI_ASSIGN_OR_RETURN(Sharding sharding,
                          choose_splits(graph, options, axis, maps, labels, seeds, constraints));
   // Annotations are to be kept, and weights in pieces.
+  if (options.constraints.empty()) stay_whole(graph, options, maps, &sharding);
   if (options.constraints.empty() && seeds.split_weights.empty()) {
     gather_sooner(graph, options, maps, &sharding);
   }

@@ -36,6 +36,11 @@ Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options
 void gather_sooner(const Graph& graph, const CompileOptions& options, const FactorMaps& maps,
                    Sharding* sharding);
 
+// What is made in pieces of whole values by light work and then gathered is made of the whole, where
+// that is cheaper.
+void stay_whole(const Graph& graph, const CompileOptions& options, const FactorMaps& maps,
+                Sharding* sharding);
+
 // What comes of seeds, without the options' constraints on names of other axes; nullopt: it
 // contradicts something.
 std::optional<Sharding> outcome_of(const Graph& graph, const CompileOptions& options, int axis,

@@ -79,6 +79,10 @@ Split without_window(const Split& split);
 // stand, one in segments alone.
 bool is_possible(const FactorMap& map, const FactorSplit& split);
 
+// Possible, and the node's attributes can say what its piece is: a number of groups is the same on
+// all of `ranks` ranks.
+bool is_possible_for(const Node& node, const FactorMap& map, const FactorSplit& split, int ranks);
+
 bool is_reduction(const FactorMap& map, const FactorSplit& split);
 
 // All splits along one parallel factor or one reduction, and those that add query groups to

@@ -186,6 +186,17 @@ Value* unflattened_product(GraphBuilder& b, const Graph& graph, const Node& node
   return bias == nullptr ? y : b.op("Add", {y, bias->input(1)});
 }
 
+// Exporters give every convolution a bias. A sum over channels in pieces must not have one.
+Value* without_zero_bias(GraphBuilder& b, const Node& node) {
+  if (node.type() != "Conv" && node.type() != "ConvTranspose") return nullptr;
+  const Value* bias = node.inputs().size() > 2 ? node.input(2) : nullptr;
+  if (bias == nullptr || !bias->is_constant()) return nullptr;
+  const std::byte* first = bias->constant().data();
+  const bool is_zero = std::all_of(first, first + bias->constant().byte_size(),
+                                   [](std::byte one) { return one == std::byte{0}; });
+  return is_zero ? b.op(node.type(), {node.input(0), node.input(1)}, node.attributes()) : nullptr;
+}
+
 // A node with one output that does the work of `node` better; null where no rule applies.
 Value* better_node(GraphBuilder& b, const Graph& graph, const Node& node) {
   using Rule = Value* (*)(GraphBuilder&, const Graph&, const Node&);
@@ -196,6 +207,7 @@ Value* better_node(GraphBuilder& b, const Graph& graph, const Node& node) {
       merged_concat,
       unflattened_product,
       [](GraphBuilder& b, const Graph&, const Node& node) { return cheaper_power(b, node); },
+      [](GraphBuilder& b, const Graph&, const Node& node) { return without_zero_bias(b, node); },
   };
   for (const Rule rule : kRules) {
     Value* y = rule(b, graph, node);

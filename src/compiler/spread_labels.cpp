@@ -45,7 +45,7 @@ std::optional<FactorSplit> split_from_labels(const Node& node, const FactorMap& 
       const auto label = values[i] == nullptr ? labels.end() : labels.find(values[i]);
       if (label == labels.end()) continue;
       auto split = factor_split_from(map, rows[i], label->second, ranks);
-      if (!split || !is_possible(map, *split)) continue;
+      if (!split || !is_possible_for(node, map, *split, ranks)) continue;
       if (tears_causal_queries(node, map, *split)) continue;
       if (map.sum_of(split->factors[0]) != nullptr) {
         if (!concatenation) {
@@ -194,7 +194,7 @@ class LabelSpread {
           continue;
         }
         const auto split = factor_split_from(map, map.inputs[i], label, mesh_.size(axis_));
-        if (!split || !is_possible(map, *split)) return false;
+        if (!split || !is_possible_for(*user, map, *split, mesh_.size(axis_))) return false;
       }
       return true;
     });

@@ -92,8 +92,9 @@ class TensorSeeder {
       Split& split = splits.emplace_back(feature_split(*sources.products[i], axis_));
       const Dim& units = sources.units[i];
       const bool is_enough = units.is_constant() && units.constant() >= mesh_.size(axis_);
-      has_heads.push_back(is_enough && units != split.units);
-      if (is_enough) split.units = units;
+      split.segments = sources.parts[i];
+      has_heads.push_back(is_enough && units != split.units && split.segments.empty());
+      if (has_heads.back()) split.units = units;
     }
     const bool meets_heads = !sources.attentions.empty() ||
                              std::find(has_heads.begin(), has_heads.end(), true) != has_heads.end();

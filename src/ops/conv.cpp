@@ -128,6 +128,11 @@ WindowMap transposed_window(const Window& w, std::size_t i) {
 // A window's rows come with zeros for the padding, so the piece pads them no more.
 AttributeMap conv_piece_attributes(const Node& node, const NodePiece& piece) {
   AttributeMap attributes = node.attributes();
+  if (const std::int64_t group = node.attr_int("group", 1); group != 1) {
+    const Dim each = floor_div(node.output()->shape()[1], Dim(group));
+    const auto held = exact_div(piece.output[1], each);
+    if (held && held->is_constant()) attributes["group"] = held->constant();
+  }
   const auto window = node_window(node);
   if (!window.ok()) return attributes;
   const std::size_t rank = window->kernel.size();
@@ -150,30 +155,58 @@ AttributeMap conv_piece_attributes(const Node& node, const NodePiece& piece) {
   return attributes;
 }
 
-// (n c x ..),(o c ..),(o)->(n o y~ ..) with windows y~x; ConvTranspose's weight is (c o ..). Groups
-// tie channels to the attribute, so they stay whole.
-FactorMap conv_factors(const Node& node) {
+// Groups of channels, each with its own weights, are one factor; a channel of a group follows it.
+void add_group_factors(const Node& node, FactorMap* map) {
+  const Dim group = node.attr_int("group");
+  const int groups = map->add("g", group);
+  const auto channels = [&](std::string name, const Dim& size) {
+    std::vector<int> dim = {groups};
+    if (size != group)
+      dim.push_back(map->add(std::move(name), floor_div(size, group), FactorRole::kWhole));
+    return dim;
+  };
+  map->inputs[0][1] = channels("c", node.input(0)->shape()[1]);
+  map->outputs[0][1] = channels("o", node.output()->shape()[1]);
   const bool is_transposed = node.type() == "ConvTranspose";
-  const bool is_grouped = node.attr_int("group", 1) != 1;
+  const Dim& rest = node.input(1)->shape()[1];
+  map->inputs[1][0] = is_transposed ? map->inputs[0][1] : map->outputs[0][1];
+  if (!rest.is(1)) map->inputs[1][1] = {map->add("w", rest, FactorRole::kWhole)};
+  if (node.input(2) != nullptr) map->inputs[2][0] = map->outputs[0][1];
+}
+
+void add_channel_factors(const Node& node, FactorMap* map) {
+  const bool is_transposed = node.type() == "ConvTranspose";
+  const Dim& in = node.input(0)->shape()[1];
+  const Dim& out = node.output()->shape()[1];
+  if (!out.is(1)) {
+    map->outputs[0][1] = {map->add("o", out)};
+    map->inputs[1][is_transposed ? 1 : 0] = map->outputs[0][1];
+    if (node.input(2) != nullptr) map->inputs[2][0] = map->outputs[0][1];
+  }
+  if (!in.is(1)) {
+    const bool may_split = node.input(2) == nullptr;
+    map->inputs[0][1] = {
+        map->add("c", in, may_split ? FactorRole::kReduction : FactorRole::kWhole)};
+    map->inputs[1][is_transposed ? 0 : 1] = map->inputs[0][1];
+  }
+}
+
+// (n c x ..),(o c ..),(o)->(n o y~ ..) with windows y~x; ConvTranspose's weight is (c o ..).
+// In groups (n (g c) x ..),((g o) c ..),((g o))->(n (g o) y~ ..), in pieces that are equal, since
+// their number is an attribute (has_even_groups).
+FactorMap conv_factors(const Node& node) {
   FactorMap map = empty_factors(node);
   const Shape& x = node.input(0)->shape();
   const Shape& w = node.input(1)->shape();
   const Shape& out = node.output()->shape();
-  const auto channel_role = is_grouped ? FactorRole::kWhole : FactorRole::kParallel;
   if (!out[0].is(1)) {
     map.inputs[0][0] = {map.add("n", out[0])};
     map.outputs[0][0] = map.inputs[0][0];
   }
-  if (!out[1].is(1)) {
-    map.outputs[0][1] = {map.add("o", out[1], channel_role)};
-    if (!is_grouped) map.inputs[1][is_transposed ? 1 : 0] = map.outputs[0][1];
-    if (node.input(2) != nullptr) map.inputs[2][0] = map.outputs[0][1];
-  }
-  if (!x[1].is(1)) {
-    const bool may_split = !is_grouped && node.input(2) == nullptr;
-    map.inputs[0][1] = {
-        map.add("c", x[1], may_split ? FactorRole::kReduction : FactorRole::kWhole)};
-    if (!is_grouped) map.inputs[1][is_transposed ? 0 : 1] = map.inputs[0][1];
+  if (node.attr_int("group", 1) == 1) {
+    add_channel_factors(node, &map);
+  } else {
+    add_group_factors(node, &map);
   }
   const auto whole = [&map](std::string name, const Dim& size) -> std::vector<int> {
     if (size.is(1)) return {};
@@ -184,15 +217,12 @@ FactorMap conv_factors(const Node& node) {
     map.inputs[1][d] = whole(str_cat("k", d - 2), w[d]);
     if (!window.ok()) {
       add_whole_factors(&map, d, x[d], out[d]);
-    } else if (is_transposed) {
+    } else if (node.type() == "ConvTranspose") {
       add_window_factors(&map, d, x[d], out[d], transposed_window(*window, d - 2),
                          window->strides[d - 2]);
     } else {
       add_window_factors(&map, d, x[d], out[d], conv_window(*window, d - 2));
     }
-  }
-  if (is_grouped) {
-    for (std::size_t d = 0; d < 2; ++d) map.inputs[1][d] = whole(str_cat("w", d), w[d]);
   }
   return map;
 }

@@ -70,6 +70,22 @@ TEST_F(SimplifyTest, WhatChangesNothingGoes) {
   })");
 }
 
+TEST_F(SimplifyTest, BiasesOfConvolutionsThatAreZeroGo) {
+  expect_pass(simplify, R"(graph @g (%x: f32[1, 2, 5], %w: f32[2, 2, 1]) {
+    %zero = constant f32[2] [0.0, 0.0]
+    %some = constant f32[2] [0.0, 1.0]
+    %a = Conv(%x, %w, %zero)
+    %y = Conv(%a, %w, %some)
+    return %y
+  })",
+              R"(graph @g (%x: f32[1, 2, 5], %w: f32[2, 2, 1]) {
+    %some = constant f32[2] [0.0, 1.0]
+    %a = Conv(%x, %w)
+    %y = Conv(%a, %w, %some)
+    return %y
+  })");
+}
+
 TEST_F(SimplifyTest, AdditionThatBroadcastsStays) {
   expect_pass(simplify, R"(graph @g (%x: f32[4]) {
     %zero = constant f32[2, 4] [0, 0, 0, 0, 0, 0, 0, 0]

@@ -63,10 +63,21 @@ TEST(ConvFactors, PassBatchAndOutputChannelsAndReadSpaceThroughWindows) {
   EXPECT_EQ(node.flops(), "9216*h*n*w");
 }
 
-TEST(ConvFactors, KeepGroupedChannelsAndBiasedSumsWhole) {
+TEST(ConvFactors, PassGroupsOfChannels) {
   EXPECT_EQ(
       CoreNode("Conv", {"f32[n, 16, 9]", "f32[32, 8, 1]"}, {{"group", std::int64_t{2}}}).factors(),
-      "(n c! y2),(w0! w1! 1)->(n o! y2)");
+      "(n (g c!) y2),((g o!) w! 1)->(n (g o!) y2)");
+  EXPECT_EQ(
+      CoreNode("Conv", {"f32[n, 16, 9]", "f32[16, 1, 1]", "f32[16]"}, {{"group", std::int64_t{16}}})
+          .factors(),
+      "(n g y2),(g 1 1),(g)->(n g y2)");
+  EXPECT_EQ(
+      CoreNode("ConvTranspose", {"f32[n, 16, 9]", "f32[16, 3, 1]"}, {{"group", std::int64_t{4}}})
+          .factors(),
+      "(n (g c!) y2),((g c!) w! 1)->(n (g o!) y2)");
+}
+
+TEST(ConvFactors, KeepBiasedSumsWhole) {
   EXPECT_EQ(CoreNode("Conv", {"f32[n, 16, 9]", "f32[32, 16, 1]", "f32[32]"}).factors(),
             "(n c! y2),(o c! 1),(o)->(n o y2)");
 }
