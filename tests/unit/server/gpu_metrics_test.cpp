@@ -36,7 +36,7 @@ std::string scrape(Backend* gpu) {
   ServiceOptions options;
   options.gpu = gpu;
   const InferenceService service(repository, options);
-  MetricsCollector collector(service, std::chrono::milliseconds(0));
+  MetricsCollector collector(service, {.interval = std::chrono::milliseconds(0)});
   return collector.scrape();
 }
 
