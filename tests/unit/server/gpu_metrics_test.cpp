@@ -36,7 +36,9 @@ std::string scrape(Backend* gpu) {
   ServiceOptions options;
   options.gpu = gpu;
   const InferenceService service(repository, options);
-  MetricsCollector collector(service, {.interval = std::chrono::milliseconds(0)});
+  MetricsOptions options;
+  options.interval = std::chrono::milliseconds(0);
+  MetricsCollector collector(service, options);
   return collector.scrape();
 }
 
