@@ -28,7 +28,7 @@ constexpr Flag kIgnored[] = {
     {"--min-supported-compute-capability", "the CUDA plug-in says which GPUs it runs on"},
     {"--buffer-manager-thread-count", "tensors are read and written where they lie"},
     {"--host-policy", "there are no host policies"},
-    {"--model-load-gpu-limit", "tutti compile --memory-limit bounds a rank's memory"},
+    {"--model-load-gpu-limit", "a rank's memory is bounded when its plan is compiled"},
     {"--cache-directory", "the response cache is in the program"},
     {"--repoagent-directory", "there are no repository agents"},
     {"--sagemaker-port", "there is no SageMaker endpoint"},

@@ -150,7 +150,13 @@ def test_a_structure_answers_what_follows_from_the_configuration():
 
 def test_statistics_come_from_the_weights(tmp_path):
     torch.manual_seed(0)
-    vae = AutoencoderKLFlux2(block_out_channels=(8,), norm_num_groups=4, latent_channels=4)
+    vae = AutoencoderKLFlux2(
+        block_out_channels=(8,),
+        down_block_types=("DownEncoderBlock2D",),
+        up_block_types=("UpDecoderBlock2D",),
+        norm_num_groups=4,
+        latent_channels=4,
+    )
     vae.bn.running_mean += 3
     vae.save_pretrained(tmp_path)
     for source in (tmp_path, dict(vae.named_buffers())):

@@ -31,12 +31,13 @@ def record_calls(
     calls: list[dict[str, Any]] = []
 
     def recorded(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)  # first: what is wrong with a call, it says itself
         call = dict(signature.bind(*args, **kwargs).arguments)
         for name in others:
             call |= call.pop(name, {})
         call.pop("return_dict", None)
         calls.append(call)
-        return original(*args, **kwargs)
+        return result
 
     setattr(module, method, recorded)
     try:

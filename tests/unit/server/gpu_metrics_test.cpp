@@ -36,9 +36,9 @@ std::string scrape(Backend* gpu) {
   ServiceOptions options;
   options.gpu = gpu;
   const InferenceService service(repository, options);
-  MetricsOptions options;
-  options.interval = std::chrono::milliseconds(0);
-  MetricsCollector collector(service, options);
+  MetricsOptions content;
+  content.interval = std::chrono::milliseconds(0);
+  MetricsCollector collector(service, content);
   return collector.scrape();
 }
 
