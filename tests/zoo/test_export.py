@@ -144,6 +144,25 @@ def test_the_command_exports_and_checks(tmp_path):
     done = command(tmp_path / "pipeline", *options)
     assert done.returncode == 1
     assert "has no config.json; --subfolder may be transformer" in done.stderr
+    for change, said in (
+        (
+            ["--subfolder", "transfromer"],
+            "transfromer is no folder; --subfolder may be transformer",
+        ),
+        (["--constant", "nothing"], "constant 'nothing', but the tensors are hidden_states"),
+    ):
+        done = command(tmp_path / "pipeline", "--subfolder", "transformer", *options, *change)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+        assert said in done.stderr
+    for wrong, said in (
+        ({"shape": [1, 9, 4, 4]}, "cannot be called with hidden_states [1, 9, 4, 4]"),
+        ({"shape": "4"}, "example 'hidden_states': "),
+        ({"file": "nothing.npy"}, "example 'hidden_states': "),
+    ):
+        (tmp_path / "example.json").write_text(json.dumps(example | {"hidden_states": wrong}))
+        done = command(tmp_path / "pipeline", "--subfolder", "transformer", *options)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+        assert said in done.stderr
 
 
 def test_a_mask_that_decides_sizes_can_be_a_constant(tmp_path):
