@@ -3,11 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "fuzz/surface.h"
 #include "server/http/compression.h"
 #include "server/http/routes.h"
 #include "server/http/text.h"
-#include "base/utf8.h"
 #include "server/json/write.h"
 #include "server/names.h"
 #include "server/restrictions.h"

@@ -17,8 +17,8 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
 void decode_all(HttpRequest& http) {
   if (auto infer = decode_infer(http); check_result(infer)) {
-    pass_checks(&infer->request);
     require(infer->is_binary.size() == infer->request.outputs.size(), "a flag for each output");
+    pass_checks(&infer->request);
     std::string json;
     append_parameters_json(infer->request.parameters, &json);
     JsonReader reader(json.insert(0, "{").append("}"));
@@ -86,7 +86,8 @@ std::vector<std::string> seeds() {
           "\n" + shared,
           "0\n0123456789abcdef",
           gzip(json),
-          "\n" + R"({"x":[1,2,3,4],"s":"text","i":5,"temperature":0.5,"parameters":{"a":true}})"};
+          std::string("\n") +
+              R"({"x":[1,2,3,4],"s":"text","i":5,"temperature":0.5,"parameters":{"a":true}})"};
 }
 
 const Registration registration({"http", run, seeds});

@@ -47,7 +47,6 @@ void run(const Surface& surface, const std::string& input) {
 
 int loop(const Surface& surface, int seconds, const char* folder) {
   std::vector<std::string> inputs = starting_inputs(surface, folder);
-  for (const std::string& input : inputs) run(surface, input);
   std::set<std::string> known;
   std::mt19937 random(std::random_device{}());
   std::size_t runs = 0;

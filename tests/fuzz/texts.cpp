@@ -1,6 +1,7 @@
 // Short texts of command lines, plans and shapes, each with the reader that its first letter names.
 #include <algorithm>
 
+#include "base/utf8.h"
 #include "cli/model_options.h"
 #include "cli/shape_profile.h"
 #include "compiler/compile.h"
@@ -82,13 +83,15 @@ void read_options(std::string_view view) {
 void run(std::string_view input) {
   if (input.empty()) return;
   const std::string_view text = input.substr(1);
+  if (input[0] == 'n') return read_npy(text);
+  // Texts of files are checked where they come in, and those of a shell only go back there.
+  if (!is_utf8(text)) return;
   switch (input[0]) {
     case 'm': return read_mesh(text);
     case 'd': return read_dim(text);
     case 's': check_result(parse_shape(text)); return;
     case 't': return read_type(text);
     case 'g': return read_graph(text);
-    case 'n': return read_npy(text);
     case 'p': return read_profile(text);
     default: return read_options(text);
   }
