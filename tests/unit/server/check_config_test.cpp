@@ -54,6 +54,11 @@ TEST_P(BadConfigs, AreRefusedWithTheReason) {
 }
 
 constexpr BadConfig kBad[] = {
+    {"metric_tags { key: 'a-b' value: 'x' }", "metric_tags: 'a-b' is no label"},
+    {"model_metrics { metric_control { metric_identifier { family: "
+     "'nv_inference_first_response_histogram_ms' } histogram_options { buckets: [4, 2] } } }",
+     "model_metrics.metric_control[0].histogram_options.buckets: do not ascend"},
+    {"backend: 'onnxruntime'", "becomes a plan for it with `tutti compile`"},
     {"name: 'other'", "name: 'other' differs from the model's folder 'm'"},
     {"backend: 'tensorrt'", "backend: 'tensorrt' is not available; available: backend 'tutti'"},
     {"platform: 'onnxruntime_onnx'", "platform: 'onnxruntime_onnx' is not available"},
@@ -259,11 +264,10 @@ TEST(CheckConfigFile, TuningThatDoesNothingHereIsAWarning) {
   std::vector<std::string> warnings;
   const ConfigFile file = parse(
       "optimization { }\n"
-      "model_metrics { }\n"
+      "model_metrics { metric_control { metric_identifier { family: 'nv_x' } } }\n"
       "metric_tags { key: 'a' value: 'b' }");
   EXPECT_TRUE(check_config_file(file, "m", kKnown, {"cpu", 0}, &warnings).ok());
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":3: metric_tags"),
-                                    HasSubstr(":2: model_metrics")));
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr(":1: optimization"), HasSubstr("'nv_x' has no")));
 }
 
 }  // namespace
