@@ -8,7 +8,7 @@
 
 #include "base/half.h"
 #include "server/datatype.h"
-#include "server/json/utf8.h"
+#include "base/utf8.h"
 #include "server/json/write.h"
 
 namespace tutti::server {

@@ -154,6 +154,12 @@ TEST_P(GoodConfigs, Pass) {
 }
 INSTANTIATE_TEST_SUITE_P(Table, GoodConfigs, ::testing::ValuesIn(kGood));
 
+TEST(CheckConfig, CountsInstancesOfManyGpusWithoutOverflow) {
+  const Status status =
+      check("instance_group [ { kind: KIND_GPU gpus: [0, 0] count: 2147483647 } ]", model(), 1);
+  EXPECT_THAT(status.message(), HasSubstr("instance_group[0].count: makes more than 256"));
+}
+
 std::string multi_device(const std::string& ids, const std::string& group = "") {
   return str_cat("parameters { key: 'enable_multi_device' value: { string_value: 'true' } }\n",
                  "parameters { key: 'multi_device_gpus' value: { string_value: '", ids, "' } }\n",
