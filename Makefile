@@ -1,6 +1,6 @@
 # Entry points for people and CI; the work is in scripts/. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-large test-sanitizers demo bench zoo zoo-ci format lint dist clean
+.PHONY: help setup build test test-cuda-emulated test-large test-sanitizers test-asan-server fuzz demo bench zoo zoo-ci format lint dist clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -17,9 +17,18 @@ test: ## Unit tests and Python tests on the release build
 test-sanitizers: ## Unit tests under ASan + UBSan, then under TSan
 	@scripts/test-sanitizers
 
+test-asan-server: ## The server under ASan + UBSan, asked by the protocol and system tests
+	@scripts/test-asan-server
+
+fuzz: ## Fuzzers for all that comes from outside (clang): SECONDS=60 each, SURFACES="onnx http"
+	@scripts/fuzz $(or $(SECONDS),60) $(SURFACES)
+
 test-large: ## The largest tensors over every front end: minutes, and up to 12 GB of memory
 	@scripts/build release tutti grpc_huge
 	@TUTTI_LARGE=1 TUTTI_BINARY=$(CURDIR)/build/release/bin/tutti .venv/bin/python -m pytest -s tests/system/test_huge_tensors.py
+
+test-cuda-emulated: ## All tests of the CUDA backend on emulated devices: many minutes
+	@scripts/test-cuda-emulated
 
 demo: ## Compile the sample model for 1, 2 and 4 ranks, serve it, make out/clip.mp4
 	@scripts/demo

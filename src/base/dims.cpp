@@ -20,30 +20,36 @@ Result<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
   return sum;
 }
 
-Result<std::int64_t> checked_element_count(const Dims& dims) {
-  // A zero anywhere makes the count zero, however large the rest; still refuse negative sizes.
-  std::int64_t count = 1;
-  bool empty = false;
+namespace {
+
+// Elements without regard to zeros: any product of some of the sizes is at most this.
+Result<std::int64_t> checked_product(const Dims& dims) {
+  std::int64_t product = 1;
   for (const std::int64_t dim : dims) {
     if (dim < 0) return invalid_argument("shape ", dims, " has a negative size");
-    empty |= dim == 0;
-  }
-  if (empty) return std::int64_t{0};
-  for (const std::int64_t dim : dims) {
-    if (__builtin_mul_overflow(count, dim, &count)) {
-      return invalid_argument("shape ", dims, " has more than 2^63 - 1 elements");
+    if (dim > 0 && __builtin_mul_overflow(product, dim, &product)) {
+      return invalid_argument("shape ", dims, " has more than 2^63 - 1 elements, zeros left aside");
     }
   }
-  return count;
+  return product;
+}
+
+bool has_zero(const Dims& dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
+
+}  // namespace
+
+Result<std::int64_t> checked_element_count(const Dims& dims) {
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t product, checked_product(dims));
+  return has_zero(dims) ? 0 : product;
 }
 
 Result<std::int64_t> checked_byte_size(DType dtype, const Dims& dims) {
-  TUTTI_ASSIGN_OR_RETURN(const std::int64_t count, checked_element_count(dims));
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t product, checked_product(dims));
   std::int64_t bytes = 0;
-  if (__builtin_mul_overflow(count, static_cast<std::int64_t>(dtype_size(dtype)), &bytes)) {
+  if (__builtin_mul_overflow(product, static_cast<std::int64_t>(dtype_size(dtype)), &bytes)) {
     return invalid_argument("shape ", dims, " of ", dtype_name(dtype), " is past 2^63 - 1 bytes");
   }
-  return bytes;
+  return has_zero(dims) ? 0 : bytes;
 }
 
 std::int64_t element_count(const Dims& dims) {

@@ -13,6 +13,7 @@
 #include "cli/serve.h"
 #include "cli/status.h"
 #include "cli/subcommand.h"
+#include "cli/usage_errors.h"
 #include "tutti/version.h"
 
 namespace {
@@ -45,6 +46,10 @@ int main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError& error) {
+    return tutti::cli::report_unknown(app, error, argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    return tutti::cli::report_required(app, error, argc, argv);
   } catch (const CLI::ParseError& error) {
     // CLI11 counts --help and --version as errors with code 0.
     return app.exit(error) == 0 ? 0 : 2;

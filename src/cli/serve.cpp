@@ -19,7 +19,9 @@
 
 #include "backends/cpu/backend.h"
 #include "cli/backend_options.h"
+#include "cli/choice.h"
 #include "cli/model_options.h"
+#include "cli/triton_flags.h"
 #include "server/plan_backend.h"
 #include "server/server.h"
 #include "tutti/version.h"
@@ -46,6 +48,8 @@ struct ServeCommand {
   std::vector<std::string> rate_limit_resources;
   std::string cache;
   std::vector<std::string> trace_configs;
+  std::vector<std::string> metrics_configs;
+  TritonFlags triton;
   int exit_timeout_secs = 30;
 
   std::string port_file;
@@ -112,17 +116,31 @@ Status add_resources(ServeCommand& command) {
     const Status status = command.server.rate_limit.add_resource(resource);
     if (!status.ok()) return status.with_context("--rate-limit-resource");
   }
-  if (command.cache.empty()) return {};
-  auto bytes = server::parse_cache_config(command.cache);
-  if (!bytes.ok()) return bytes.status().with_context("--cache-config");
+  const bool is_old_flag = command.cache.empty();
+  const std::string& cache = is_old_flag ? command.triton.cache : command.cache;
+  if (cache.empty()) return {};
+  auto bytes = server::parse_cache_config(cache);
+  if (!bytes.ok()) {
+    return bytes.status().with_context(is_old_flag ? "--response-cache-byte-size"
+                                                   : "--cache-config");
+  }
   command.server.cache_bytes = *bytes;
   return {};
 }
 
 Status add_traces(ServeCommand& command) {
-  auto options = server::parse_trace_options(command.trace_configs);
+  std::vector<std::string> configs = command.triton.traces;
+  configs.insert(configs.end(), command.trace_configs.begin(), command.trace_configs.end());
+  auto options = server::parse_trace_options(configs);
   if (!options.ok()) return options.status().with_context("--trace-config");
   command.server.service.trace = *std::move(options);
+  return {};
+}
+
+Status add_metrics(ServeCommand& command) {
+  auto options = server::parse_metrics_config(command.metrics_configs);
+  if (!options.ok()) return options.status().with_context("--metrics-config");
+  command.server.metrics_content.latencies = *std::move(options);
   return {};
 }
 
@@ -150,6 +168,7 @@ int run_serve(ServeCommand& command) {
   Status checked = check_options(command);
   if (checked.ok()) checked = add_resources(command);
   if (checked.ok()) checked = add_traces(command);
+  if (checked.ok()) checked = add_metrics(command);
   if (checked.ok()) {
     checked = add_restrictions("--http-restricted-api", command.http_restrictions,
                                &command.server.http_api.restrictions);
@@ -182,6 +201,9 @@ int run_serve(ServeCommand& command) {
 
   log->info("tutti {} with backend {}", TUTTI_VERSION, has_gpu ? gpu->name() : cpu->name());
   if (has_gpu) log->info("{}", gpu->describe());
+  for (const auto& [flag, why] : command.triton.ignored) {
+    log->warn("{} has no effect: {}", flag, why);
+  }
   if (!chosen->no_gpu.empty()) log->info("{}; serving on CPU", chosen->no_gpu);
   server::ServerOptions options = command.server;
   options.grpc.reset();
@@ -189,7 +211,7 @@ int run_serve(ServeCommand& command) {
   if (command.allows_http) options.http = command.http;
   options.service.gpu = gpu;
   if (command.allows_metrics) options.metrics = command.metrics;
-  options.metrics_interval =
+  options.metrics_content.interval =
       std::chrono::milliseconds(static_cast<std::int64_t>(command.metrics_interval_ms));
   auto running = server::Server::start(std::move(options), std::move(backends), log);
   if (!running.ok()) return report_error("serve", running.status());
@@ -206,11 +228,8 @@ int run_serve(ServeCommand& command) {
 
 void add_scheduling_options(CLI::App& command, ServeCommand& options) {
   const std::map<std::string, bool> modes = {{"off", false}, {"execution_count", true}};
-  command
-      .add_option("--rate-limit", options.server.rate_limit.counts_executions,
-                  "execution_count: instances take the resources of their rate_limiter to run")
-      ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
-      ->default_str("off");
+  add_choice(command, "--rate-limit", options.server.rate_limit.counts_executions, modes,
+             "execution_count lets instances take the resources of their rate_limiter to run");
   command.add_option("--cache-config", options.cache,
                      "local,size=BYTES: memory for answers of models with response_cache");
   command
@@ -272,11 +291,8 @@ void add_grpc_options(CLI::App& command, ServeCommand& options) {
                                                                 {"low", GRPC_COMPRESS_LEVEL_LOW},
                                                                 {"medium", GRPC_COMPRESS_LEVEL_MED},
                                                                 {"high", GRPC_COMPRESS_LEVEL_HIGH}};
-  command
-      .add_option("--grpc-infer-response-compression-level", grpc.compression,
-                  "none, low, medium or high, as far as the client takes it")
-      ->transform(CLI::CheckedTransformer(levels))
-      ->default_str("none");
+  add_choice(command, "--grpc-infer-response-compression-level", grpc.compression, levels,
+             "As far as the client takes it");
   command
       .add_option("--grpc-restricted-protocol", options.grpc_restrictions,
                   "GROUP[,GROUP...]:HEADER=VALUE: these calls need triton-grpc-protocol-HEADER")
@@ -324,6 +340,16 @@ void add_metrics_options(CLI::App& command, ServeCommand& options) {
                   "Between two looks at the machine's load")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
+  server::MetricsOptions& content = options.server.metrics_content;
+  command.add_option("--allow-cpu-metrics", content.has_cpu, "The machine's load among them")
+      ->capture_default_str();
+  command.add_option("--allow-gpu-metrics", content.has_gpus, "The GPUs' load among them")
+      ->capture_default_str();
+  command
+      .add_option("--metrics-config", options.metrics_configs,
+                  "SETTING=VALUE: counter_latencies, summary_latencies, summary_quantiles, "
+                  "histogram_latencies; may be repeated")
+      ->allow_extra_args(false);
 }
 
 void add_log_options(CLI::App& command, server::LogSettings& log) {
@@ -349,12 +375,8 @@ std::function<int()> add_serve(CLI::App& command) {
   const std::map<std::string, ControlMode> modes = {{"none", ControlMode::kNone},
                                                     {"poll", ControlMode::kPoll},
                                                     {"explicit", ControlMode::kExplicit}};
-  command
-      .add_option("--model-control-mode", server.repository.control_mode,
-                  "none: load everything at the start; poll: and follow what changes on disk; "
-                  "explicit: load and unload on request")
-      ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
-      ->default_str("none");
+  add_choice(command, "--model-control-mode", server.repository.control_mode, modes,
+             "Load everything at the start, follow what changes on disk too, or load on request");
   command
       .add_option("--repository-poll-secs", server.poll_secs,
                   "poll mode: seconds between two looks at the repositories")
@@ -369,6 +391,10 @@ std::function<int()> add_serve(CLI::App& command) {
       .add_option("--load-model", server.repository.startup_models,
                   "Model to load at the start in explicit mode, * for all; may be repeated")
       ->allow_extra_args(false);
+  command.add_option("--model-config-name", server.repository.config_name,
+                     "Use configs/NAME.pbtxt of a model's folder where it is there");
+  command.add_option("--id", server.service.name, "The server's name in its metadata")
+      ->capture_default_str();
   command.add_option("--allow-grpc", options->allows_grpc, "Serve over gRPC")
       ->capture_default_str();
   command.add_option("--grpc-address", options->grpc.address, "Address to listen on")
@@ -407,6 +433,7 @@ std::function<int()> add_serve(CLI::App& command) {
                   "triton,log-frequency; opentelemetry,url and others; may be repeated")
       ->allow_extra_args(false);
   add_log_options(command, options->log);
+  add_triton_flags(command, &options->triton);
   return [options] { return run_serve(*options); };
 }
 

@@ -1,5 +1,7 @@
 #include "graph/append_node.h"
 
+#include "graph/type_limits.h"
+
 namespace tutti {
 namespace {
 
@@ -56,6 +58,7 @@ Result<Node*> append_node(Graph* graph, const OpDef& op, std::string_view name,
   if (types.ok() && types->size() != output_names.size()) {
     types = invalid_argument("has ", output_names.size(), " outputs, expected ", types->size());
   }
+  if (types.ok()) types = within_limits(*std::move(types));
   if (!types.ok()) {
     graph->erase(node);
     return types.status();

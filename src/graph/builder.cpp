@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/type_limits.h"
+
 namespace tutti {
 namespace {
 
@@ -67,7 +69,8 @@ std::vector<Value*> GraphBuilder::ops(std::string_view type, std::vector<Value*>
   Node* node =
       graph_->add_node(*def, name_, std::move(inputs), std::move(attributes),
                        std::vector<TensorType>(static_cast<std::size_t>(num_outputs)), before_);
-  const auto types = def->infer(*node, num_outputs);
+  auto types = def->infer(*node, num_outputs);
+  if (types.ok()) types = within_limits(*std::move(types));
   if (!types.ok()) {
     graph_->erase(node);
     return fail_node(types.status());

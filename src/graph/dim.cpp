@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/dim_limits.h"
+
 namespace tutti {
 namespace {
 
@@ -16,6 +18,8 @@ std::int64_t saturate(__int128 value) {
   constexpr __int128 kLimit = INT64_MAX;
   return static_cast<std::int64_t>(std::clamp(value, -kLimit, kLimit));
 }
+
+Dim too_large() { return Dim::symbol(kTooLargeSize); }
 
 std::int64_t floor_div_int(std::int64_t a, std::int64_t b) {
   if (b == -1) return saturate(-__int128{a});
@@ -81,6 +85,7 @@ Dim Dim::opaque(DimOp op, std::vector<Dim> args) {
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (i > 0) atom->text += ",";
     atom->text += args[i].to_string();
+    if (atom->text.size() > kMaxSizeText) return too_large();
   }
   atom->text += ")";
   atom->args = std::move(args);
@@ -113,15 +118,17 @@ void Dim::add_term(const std::vector<DimAtomPtr>& monomial, std::int64_t coeffic
 Dim operator+(const Dim& a, const Dim& b) {
   Dim sum = a;
   for (const auto& [monomial, coefficient] : b.terms_) sum.add_term(monomial, coefficient);
-  return sum;
+  return sum.num_terms() > kMaxSizeTerms ? too_large() : sum;
 }
 
 Dim operator-(const Dim& a, const Dim& b) { return a + b * Dim(-1); }
 
 Dim operator*(const Dim& a, const Dim& b) {
   Dim out;
+  if (a.num_terms() * b.num_terms() > kMaxSizeTerms) return too_large();
   for (const auto& [x, cx] : a.terms_) {
     for (const auto& [y, cy] : b.terms_) {
+      if (x.size() + y.size() > kMaxSizeFactors) return too_large();
       std::vector<DimAtomPtr> monomial;
       monomial.reserve(x.size() + y.size());
       std::merge(x.begin(), x.end(), y.begin(), y.end(), std::back_inserter(monomial),

@@ -3,22 +3,22 @@
 #include <cctype>
 
 #include "graph/dim.h"
+#include "graph/dim_limits.h"
 
 namespace tutti {
 namespace {
 
 constexpr int kMaxDepth = 64;
-// Formulas come from files: a short text may stand for a product of very many terms.
-constexpr std::size_t kMaxLength = 16384;
-constexpr std::size_t kMaxTerms = 4096;
 
 class DimParser {
  public:
   explicit DimParser(std::string_view text) : text_(text) {}
 
   Result<Dim> parse() {
-    if (text_.size() > kMaxLength)
-      return invalid_argument("size has ", text_.size(), " characters");
+    if (text_.size() > kMaxSizeText) {
+      return invalid_argument("size '", start_of_text(), "' has ", text_.size(),
+                              " characters; expected at most ", kMaxSizeText);
+    }
     TUTTI_ASSIGN_OR_RETURN(Dim dim, sum());
     skip_space();
     if (position_ != text_.size()) return error("an operator or the end");
@@ -27,7 +27,14 @@ class DimParser {
 
  private:
   Status error(std::string_view expected) const {
-    return invalid_argument("size '", text_, "': expected ", expected, " at character ", position_);
+    return invalid_argument("size '", start_of_text(), "': expected ", expected, " at character ",
+                            position_);
+  }
+
+  // What messages show of it.
+  std::string start_of_text() const {
+    constexpr std::size_t kShown = 256;
+    return str_cat(text_.substr(0, kShown), text_.size() > kShown ? "..." : "");
   }
 
   void skip_space() {
@@ -61,7 +68,7 @@ class DimParser {
     for (;;) {
       if (accept("*")) {
         TUTTI_ASSIGN_OR_RETURN(const Dim right, factor());
-        if (left.num_terms() * right.num_terms() > kMaxTerms) return error("fewer terms");
+        if (left.num_terms() * right.num_terms() > kMaxSizeTerms) return error("fewer terms");
         left = left * right;
       } else if (accept("//") || accept("/")) {
         TUTTI_ASSIGN_OR_RETURN(const Dim right, factor());

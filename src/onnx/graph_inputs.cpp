@@ -71,7 +71,7 @@ Status apply_symbols(GraphInput* input, const SymbolMap& symbols) {
                               " at dimension ", i, ", the model declares ", dim);
     }
   }
-  return Status();
+  return check_limits(input->type);
 }
 
 // Options that name nothing in the model are mistakes worth telling.

@@ -6,6 +6,7 @@
 
 #include "base/mapped_file.h"
 #include "onnx.pb.h"
+#include "onnx/check_text.h"
 #include "onnx/external_data.h"
 #include "onnx/function_table.h"
 #include "onnx/graph_importer.h"
@@ -26,7 +27,7 @@ Status parse_model(std::span<const std::byte> bytes, const ReadLimits& limits,
     return invalid_argument("the file is no ONNX model (truncated or damaged)");
   }
   if (!model->has_graph()) return invalid_argument("the file is no ONNX model: it has no graph");
-  return Status();
+  return check_text(*model);
 }
 
 Result<OpsetVersions> model_opsets(const onnx::ModelProto& model) {

@@ -1,22 +1,18 @@
 // TypeProto to TensorType and back.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
 #include "graph/graph.h"
+#include "graph/type_limits.h"
 
 namespace onnx {
 class TypeProto;
 }
 
 namespace tutti {
-
-// A tensor of one dimension cannot be larger; keeps the arithmetic of sizes far from overflow.
-inline constexpr std::int64_t kMaxDimSize = std::int64_t{1} << 40;
-inline constexpr int kMaxRank = 32;
 
 // Element type only. Sequences, maps, optionals and sparse tensors are errors.
 Result<DType> element_type_from_proto(const onnx::TypeProto& proto);

@@ -11,21 +11,6 @@
 namespace tutti {
 namespace {
 
-// Sizes and their product, as far as they are constant.
-Status check_sizes(const TensorType& type) {
-  Dims constants;
-  for (const Dim& dim : type.shape) {
-    if (!dim.is_constant()) continue;
-    if (dim.constant() < 0 || dim.constant() > kMaxDimSize) {
-      return invalid_argument("type ", type, " has size ", dim, "; expected one in [0, ",
-                              kMaxDimSize, "]");
-    }
-    // A size of 0 would hide what the others multiply to.
-    if (dim.constant() > 0) constants.push_back(dim.constant());
-  }
-  return as_status(checked_byte_size(type.dtype, constants));
-}
-
 class GraphReader {
  public:
   GraphReader(const onnx::GraphProto& proto, GraphSource* source)
@@ -242,10 +227,7 @@ Result<TensorType> type_from_value(const onnx::ValueInfoProto& proto) {
         type.shape.push_back(std::move(size));
       }
     }
-    if (type.shape.size() > static_cast<std::size_t>(kMaxRank)) {
-      return invalid_argument("has ", type.shape.size(), " dimensions, at most ", kMaxRank);
-    }
-    TUTTI_RETURN_IF_ERROR(check_sizes(type));
+    TUTTI_RETURN_IF_ERROR(check_limits(type));
     return type;
   };
   Result<TensorType> type = read();

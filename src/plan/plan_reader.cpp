@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "onnx.pb.h"
+#include "onnx/check_text.h"
 #include "onnx/external_data.h"
 #include "plan/graph_proto.h"
 #include "plan/plan.h"
@@ -21,7 +22,7 @@ Status parse_model(std::span<const std::byte> bytes, onnx::ModelProto* model) {
                                                 static_cast<int>(bytes.size()));
   if (model->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage() &&
       model->has_graph()) {
-    return Status();
+    return check_text(*model);
   }
   return invalid_argument("is no ONNX model");
 }

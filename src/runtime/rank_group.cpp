@@ -274,7 +274,7 @@ Status RankGroup::give_outputs(const RankJob& job, const std::vector<bool>& is_s
     if (output.data() == written.data()) continue;
     if (is_staged[i]) {
       TUTTI_RETURN_IF_ERROR(staged_->download(written, &output));
-    } else {
+    } else if (output.byte_size() > 0) {
       std::memcpy(output.mutable_data(), written.data(), output.byte_size());
     }
   }

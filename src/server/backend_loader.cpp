@@ -14,6 +14,19 @@
 namespace tutti::server {
 namespace {
 
+// People who come with an ONNX model in the version folder are told the way.
+Status missing_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(path.parent_path(), ignored)) {
+    if (entry.path().extension() != ".onnx") continue;
+    const auto model = path.parent_path().parent_path();
+    return not_found("file '", path.string(), "' is missing; `tutti compile ",
+                     entry.path().string(), " --output ", model.string(), " --version ",
+                     path.parent_path().filename().string(), "` makes it");
+  }
+  return not_found("file '", path.string(), "' is missing");
+}
+
 ExecutionObserver recorder(const std::shared_ptr<ModelStatistics>& statistics) {
   return [statistics](std::int64_t rows, const RequestTimes& times) {
     statistics->record_execution(rows, times);
@@ -46,7 +59,7 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
   const auto path = folder.path / std::to_string(version) / filename;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) {
-    return not_found("file '", path.string(), "' is missing");
+    return missing_file(path);
   }
   ModelBackend& backend = find_backend(file.config());
   TUTTI_ASSIGN_OR_RETURN(const auto source, backend.open(path.string()));
@@ -64,7 +77,7 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load(const ModelFolder& fold
     instances.push_back(std::move(instance));
   }
 
-  auto statistics = std::make_shared<ModelStatistics>();
+  auto statistics = make_statistics(config);
   auto scheduler = std::make_unique<Scheduler>(
       std::move(instances), scheduling_options(config, queue_capacity_), recorder(statistics));
   const CacheSlot cache = cache_slot(config);
@@ -86,7 +99,7 @@ Status BackendLoader::check_file(const ModelFolder& folder, const ConfigFile& fi
     warnings.push_back("response_cache has no effect without --cache-config");
   }
   for (const std::string& warning : warnings) {
-    log_->warn("model '{}': {}", printable(folder.name), printable(warning));
+    log_->warn("model '{}': {}", printable(folder.name), printable(warning, kLongestMessage));
   }
   return Status();
 }
@@ -125,7 +138,7 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load_ensemble(const ModelFol
   inference::ModelConfig config = complete_ensemble_config(file, folder.name);
   TUTTI_RETURN_IF_ERROR(check_ensemble_models(file, config, graph, finder));
   TUTTI_ASSIGN_OR_RETURN(OutputLabels labels, read_labels(file, folder.path));
-  auto statistics = std::make_shared<ModelStatistics>();
+  auto statistics = make_statistics(config);
   auto scheduler =
       std::make_unique<EnsembleScheduler>(std::move(graph), finder, recorder(statistics));
   const CacheSlot cache = cache_slot(config);
@@ -133,6 +146,22 @@ Result<std::shared_ptr<LoadedModel>> BackendLoader::load_ensemble(const ModelFol
                                              std::move(statistics), std::move(scheduler), cache);
   model->set_labels(std::move(labels));
   return model;
+}
+
+std::shared_ptr<ModelStatistics> BackendLoader::make_statistics(
+    const inference::ModelConfig& config) const {
+  if (!latencies_.has_summaries && !latencies_.has_histograms) {
+    return std::make_shared<ModelStatistics>();
+  }
+  std::vector<double> buckets;
+  for (const auto& control : config.model_metrics().metric_control()) {
+    if (control.metric_identifier().family() != kFirstResponseHistogram) continue;
+    buckets.assign(control.histogram_options().buckets().begin(),
+                   control.histogram_options().buckets().end());
+  }
+  const bool uses_cache = cache_ != nullptr && config.response_cache().enable();
+  return std::make_shared<ModelStatistics>(
+      std::make_shared<LatencyMetrics>(latencies_, uses_cache, std::move(buckets)));
 }
 
 CacheSlot BackendLoader::cache_slot(const inference::ModelConfig& config) {

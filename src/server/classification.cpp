@@ -26,7 +26,9 @@ template <class Stored, class T = Stored>
 std::vector<std::string> pick(std::span<const std::byte> scores, std::uint32_t count,
                               std::span<const std::string> labels) {
   std::vector<Stored> values(scores.size() / sizeof(Stored));
-  std::memcpy(values.data(), scores.data(), values.size() * sizeof(Stored));
+  if (!values.empty()) {  // an output without elements has no address either
+    std::memcpy(values.data(), scores.data(), values.size() * sizeof(Stored));
+  }
   std::vector<std::size_t> order(values.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto kept = static_cast<std::ptrdiff_t>(std::min<std::size_t>(count, order.size()));

@@ -43,11 +43,10 @@ bool is_version_folder(std::string_view name, std::int64_t* version) {
   return !name.empty() && name.front() != '0' && parse_digits(name, version);
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t kLongest = 200;
+std::string printable(std::string_view text, std::size_t longest) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
-  for (const char c : text.substr(0, kLongest)) {
+  for (const char c : text.substr(0, longest)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte < 0x7f) {
       out.push_back(c);
@@ -55,7 +54,7 @@ std::string printable(std::string_view text) {
       out += str_cat("\\x", kHex[byte >> 4], kHex[byte & 15U]);
     }
   }
-  if (text.size() > kLongest) out += "...";
+  if (text.size() > longest) out += "...";
   return out;
 }
 

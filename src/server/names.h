@@ -1,6 +1,7 @@
 // Names and texts that come from outside: models, versions, files, log lines.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ Result<std::int64_t> parse_request_version(std::string_view text);
 bool is_version_folder(std::string_view name, std::int64_t* version);
 
 // `text` as it may enter a log line or an error message: control characters and bytes outside ASCII
-// are escaped, and what is past 200 characters is cut.
-std::string printable(std::string_view text);
+// are escaped, and what is past `longest` characters is cut: whole messages are longer than names.
+inline constexpr std::size_t kLongestMessage = 4096;
+std::string printable(std::string_view text, std::size_t longest = 200);
 
 }  // namespace tutti::server

@@ -13,7 +13,8 @@ Server::Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>>
       repository_(std::make_shared<ModelRepository>(
           std::move(options.repository),
           std::make_shared<BackendLoader>(std::move(backends), options.queue_capacity, log,
-                                          options.rate_limit, options.cache_bytes),
+                                          options.rate_limit, options.cache_bytes,
+                                          options.metrics_content.latencies),
           log)),
       service_(repository_, options.service, log) {}
 
@@ -24,7 +25,7 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
   const std::optional<HttpOptions> http = options.http;
   KServeHttpOptions http_api = std::move(options.http_api);
   const std::optional<HttpOptions> metrics = options.metrics;
-  const std::chrono::milliseconds metrics_interval = options.metrics_interval;
+  const MetricsOptions metrics_content = options.metrics_content;
   const bool exits_on_error = options.exits_on_error;
   const bool polls = options.repository.control_mode == ControlMode::kPoll;
   const std::chrono::seconds poll_interval(options.poll_secs);
@@ -37,7 +38,7 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
     TUTTI_ASSIGN_OR_RETURN(server->grpc_, GrpcServer::start(server->service_, *grpc, log));
   }
   if (http) TUTTI_RETURN_IF_ERROR(server->start_http(*http, std::move(http_api)));
-  if (metrics) TUTTI_RETURN_IF_ERROR(server->start_metrics(*metrics, metrics_interval));
+  if (metrics) TUTTI_RETURN_IF_ERROR(server->start_metrics(*metrics, metrics_content));
   if (polls) {
     server->poller_ = std::make_unique<Poller>(
         poll_interval, [repository = server->repository_] { repository->poll(); });
@@ -45,8 +46,8 @@ Result<std::unique_ptr<Server>> Server::start(ServerOptions options,
   return server;
 }
 
-Status Server::start_metrics(const HttpOptions& options, std::chrono::milliseconds interval) {
-  const auto collector = std::make_shared<MetricsCollector>(service_, interval);
+Status Server::start_metrics(const HttpOptions& options, const MetricsOptions& content) {
+  const auto collector = std::make_shared<MetricsCollector>(service_, content);
   TUTTI_ASSIGN_OR_RETURN(metrics_,
                          HttpServer::start(options, "metrics", [collector](ExchangePtr exchange) {
                            handle_metrics(*collector, *exchange);

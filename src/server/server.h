@@ -12,6 +12,7 @@
 #include "server/http/kserve.h"
 #include "server/http/server.h"
 #include "server/log.h"
+#include "server/metrics/collector.h"
 #include "server/model_backend.h"
 #include "server/repository/poller.h"
 #include "server/repository/repository.h"
@@ -27,8 +28,8 @@ struct ServerOptions {
   std::optional<HttpOptions> http = std::nullopt;   // nothing: no HTTP front end
   KServeHttpOptions http_api;
   std::optional<HttpOptions> metrics = std::nullopt;  // nothing: no metrics
-  std::chrono::milliseconds metrics_interval{2000};   // between two looks at the machine's load
-  std::size_t queue_capacity = 4096;                  // waiting requests of one model version
+  MetricsOptions metrics_content;
+  std::size_t queue_capacity = 4096;  // waiting requests of one model version
   RateLimitOptions rate_limit;
   std::size_t cache_bytes = 0;  // what models with response_cache share; 0: nothing is cached
   int poll_secs = 15;           // ControlMode::kPoll
@@ -54,7 +55,7 @@ class Server {
 
  private:
   Status start_http(const HttpOptions& options, KServeHttpOptions api);
-  Status start_metrics(const HttpOptions& options, std::chrono::milliseconds interval);
+  Status start_metrics(const HttpOptions& options, const MetricsOptions& content);
 
   Server(ServerOptions options, std::vector<std::unique_ptr<ModelBackend>> backends, Log log);
 

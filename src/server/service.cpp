@@ -32,7 +32,7 @@ Result<bool> InferenceService::is_model_ready(const std::string& name,
 }
 
 ServerMetadata InferenceService::server_metadata() const {
-  ServerMetadata metadata{"tutti", TUTTI_VERSION, {}};
+  ServerMetadata metadata{options_.name, TUTTI_VERSION, {}};
   metadata.extensions = {"classification",
                          "model_repository",
                          "model_repository(unload_dependents)",
@@ -71,9 +71,18 @@ Result<std::vector<ModelStatisticsEntry>> InferenceService::statistics(
   TUTTI_ASSIGN_OR_RETURN(const auto models, repository_->find_all(name, version));
   std::vector<ModelStatisticsEntry> entries;
   for (const auto& model : models) {
-    entries.push_back({model->name(), std::to_string(model->version()),
-                       model->statistics().snapshot(), model->pending(), model->load_seconds(),
-                       model->is_ready(), model->uses_cache(), model->instance_statistics()});
+    entries.push_back({model->name(),
+                       std::to_string(model->version()),
+                       model->statistics().snapshot(),
+                       model->pending(),
+                       model->load_seconds(),
+                       model->is_ready(),
+                       model->uses_cache(),
+                       model->instance_statistics(),
+                       model->statistics().latencies(),
+                       {}});
+    const auto& tags = model->config().metric_tags();
+    entries.back().tags.insert(tags.begin(), tags.end());
   }
   return entries;
 }

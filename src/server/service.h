@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -24,6 +25,7 @@
 namespace tutti::server {
 
 struct ServiceOptions {
+  std::string name = "tutti";       // of the server, in its metadata
   bool is_readiness_strict = true;  // ready only while every wanted model is
   bool allows_client_shared_memory = false;
   Backend* gpu = nullptr;  // with memory that clients may share; outlives the service
@@ -52,6 +54,8 @@ struct ModelStatisticsEntry {
   bool is_ready = false;
   bool uses_cache = false;  // response_cache, on a server that has one
   std::vector<InstanceStatistics> instances;
+  std::shared_ptr<const LatencyMetrics> latencies;  // null where none are wanted
+  std::map<std::string, std::string> tags;          // metric_tags of the configuration
 };
 
 // Thread safe. `version` is a request's text: "" or digits.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "server/metrics/latencies.h"
+
 namespace tutti::server {
 namespace {
 
@@ -54,6 +56,7 @@ void DurationStatistic::add(std::chrono::nanoseconds duration) {
 
 void ModelStatistics::record_success(std::int64_t batch_size, const RequestTimes& times,
                                      std::uint64_t wall_ms) {
+  if (latencies_) latencies_->add_success(times);
   const std::lock_guard lock(mutex_);
   totals_.success.add(times.finished - times.arrived);
   totals_.latency.add(times.finished - times.arrived);
@@ -71,6 +74,7 @@ void ModelStatistics::record_execution(std::int64_t rows, const RequestTimes& ti
 
 void ModelStatistics::record_cache_hit(std::chrono::nanoseconds request,
                                        std::chrono::nanoseconds lookup, std::uint64_t wall_ms) {
+  if (latencies_) latencies_->add_cache_hit(request, lookup);
   const std::lock_guard lock(mutex_);
   totals_.success.add(request);
   totals_.latency.add(request);
@@ -79,6 +83,7 @@ void ModelStatistics::record_cache_hit(std::chrono::nanoseconds request,
 }
 
 void ModelStatistics::record_cache_miss(std::chrono::nanoseconds duration) {
+  if (latencies_) latencies_->add_cache_miss(duration);
   const std::lock_guard lock(mutex_);
   totals_.cache_miss.add(duration);
 }

@@ -6,12 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "server/scheduler/pending_request.h"
 
 namespace tutti::server {
+
+class LatencyMetrics;
 
 struct DurationStatistic {
   std::uint64_t count = 0;
@@ -72,6 +76,10 @@ struct StatisticsSnapshot {
 // Thread safe.
 class ModelStatistics {
  public:
+  // `latencies` is told of every success too; null for none.
+  explicit ModelStatistics(std::shared_ptr<LatencyMetrics> latencies = nullptr)
+      : latencies_(std::move(latencies)) {}
+
   // A request that was answered. `batch_size` is 1 for models that do not batch. `wall_ms` is the
   // time of day in ms.
   void record_success(std::int64_t batch_size, const RequestTimes& times, std::uint64_t wall_ms);
@@ -84,8 +92,10 @@ class ModelStatistics {
   void record_failure(std::chrono::nanoseconds duration,
                       FailureReason reason = FailureReason::kOther);
   StatisticsSnapshot snapshot() const;
+  const std::shared_ptr<LatencyMetrics>& latencies() const { return latencies_; }
 
  private:
+  const std::shared_ptr<LatencyMetrics> latencies_;
   mutable std::mutex mutex_;
   StatisticsSnapshot totals_;  // under mutex_
 };

@@ -7,16 +7,19 @@ compared with the right values, and the model's statistics with the number of re
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import compatibility
 import numpy as np
 import pytest
-from serving import ROOT, Server, assert_well
+import tiny_models
+from serving import ROOT, Server, assert_well, compile_model
 
 TOOLS = Path(os.environ.get("TUTTI_TOOLS", ROOT / ".venv-tools")) / "bin"
 PERF_ANALYZER = TOOLS / "perf_analyzer"
 AIPERF = TOOLS / "aiperf"
+GENAI_PERF = TOOLS / "genai-perf"
 REQUESTS = 60
 SHARED = "--shared-memory=system"
 # What perf_analyzer is asked to do, without what every run has.
@@ -44,6 +47,9 @@ def needs(program, how):
 
 
 needs_perf_analyzer = needs(PERF_ANALYZER, "scripts/setup-tools installs it")
+needs_genai_perf = needs(
+    GENAI_PERF, "scripts/setup-tools --generative installs it (more than 1 GB)"
+)
 needs_aiperf = needs(AIPERF, "scripts/setup-tools --generative installs it (more than 1 GB)")
 
 
@@ -125,7 +131,7 @@ def test_perf_analyzer_sees_a_wrong_answer(sharing, data, tmp_path):
         perf_analyzer(sharing, "-i grpc", tmp_path / "wrong.json", tmp_path / "profile.json")
 
 
-# Written in aiperf's own environment, which has what this needs; a tokenizer must not come from the network.
+# Written in the environment of aiperf or genai-perf, which has what this needs; a tokenizer must not come from the network.
 MAKE_TOKENIZER = """
 import sys
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -143,7 +149,8 @@ PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>").save_pretr
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
-    python = AIPERF.resolve().parent / "python"
+    program = AIPERF if AIPERF.exists() else GENAI_PERF
+    python = program.resolve().parent / "python"
     subprocess.run([python, "-c", MAKE_TOKENIZER, folder], check=True, capture_output=True)
     return folder
 
@@ -172,6 +179,74 @@ def test_aiperf(sharing, tokenizer, tmp_path):
         aiperf_rows.append(compatibility.row("aiperf", " ".join((arguments, *options))))
     assert_well(sharing.client)
     compatibility.check(aiperf_rows)
+
+
+# A message of the protocol, framed as perf_analyzer reads them from the command that makes them.
+WRITE_MESSAGES = """
+import sys
+import numpy as np
+from tritonclient.grpc import service_pb2
+
+for step in range(int(sys.argv[1])):
+    request = service_pb2.ModelInferRequest(model_name="affine", id=str(step))
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 4])
+    request.raw_input_contents.append(np.full((1, 4), step, np.float32).tobytes())
+    message = request.SerializeToString()
+    sys.stdout.buffer.write(len(message).to_bytes(4, sys.byteorder) + message)
+"""
+STREAM_MESSAGES = 5
+TEXT_NOTE = "its types for texts (chat, completions, generate, kserve) need BYTES in and out, which no plan has"
+
+
+def genai_perf(folder, tokenizer, model, options):
+    """Its report. What it needs a text for (`chat`, `generate`, `kserve`) is for models of BYTES, which no plan is."""
+    command = [GENAI_PERF, "profile", "-m", model, *options, "--tokenizer", tokenizer]
+    command += ["--request-count", str(REQUESTS), "--concurrency", "4", "--artifact-dir", folder]
+    environment = os.environ | {"PATH": f"{TOOLS}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, cwd=folder, env=environment
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (report,) = folder.glob("*/profile_export_genai_perf.json")
+    return json.loads(report.read_text())
+
+
+@needs_genai_perf
+@needs_perf_analyzer
+def test_genai_perf(start, plans, tokenizer, tmp_path):
+    """Streams over gRPC, and an embedding model over HTTP: its type for what answers numbers."""
+    for folder in ("models", "stream", "http"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "models/affine").symlink_to(plans / "affine")
+    compile_model(tiny_models.embedding(tmp_path / "embed.onnx"), tmp_path / "models/embed")
+    server = start(tmp_path / "models")
+
+    (tmp_path / "messages.py").write_text(WRITE_MESSAGES)
+    maker = f"{sys.executable} {tmp_path / 'messages.py'} {STREAM_MESSAGES}"
+    (tmp_path / "messages.jsonl").write_text(json.dumps({"text": maker}))
+    method = "--endpoint-type dynamic_grpc --grpc-method inference.GRPCInferenceService/"
+    method += "ModelStreamInfer"
+    options = [*method.split(), "--input-file", tmp_path / "messages.jsonl", "-u", server.url]
+    report = genai_perf(tmp_path / "stream", tokenizer, "affine", options)
+    assert report["request_count"]["avg"] == REQUESTS
+    success, fail = counts(server.client, "affine")
+    assert (success >= REQUESTS * STREAM_MESSAGES, fail) == (True, 0)
+
+    endpoint = "--endpoint-type embeddings --endpoint v2/models/{}/generate"
+    options = [*endpoint.format("embed").split(), "-u", server.http_url]
+    options += ["--extra-inputs", '{"input": [[1, 2, 3, 4]]}', "--num-dataset-entries", "3"]
+    options += ["--server-metrics-url", f"http://{server.metrics_url}/metrics"]
+    report = genai_perf(tmp_path / "http", tokenizer, "embed", options)
+    assert report["request_count"]["avg"] == REQUESTS
+    success, fail = counts(server.client, "embed")
+    assert (success >= REQUESTS, fail) == (True, 0)
+    assert_well(server.client)
+    compatibility.check(
+        [
+            compatibility.row("genai-perf", method),
+            compatibility.row("genai-perf", endpoint.format("M"), note=TEXT_NOTE),
+        ]
+    )
 
 
 @needs_perf_analyzer

@@ -53,6 +53,16 @@ def add_sub(path):
     )
 
 
+def embedding(path):
+    """embedding = -input, f32[1, 4]: the names of embedding services."""
+    return save(
+        path,
+        [helper.make_node("Neg", ["input"], ["embedding"])],
+        [tensor("input", [1, 4])],
+        [tensor("embedding", [1, 4])],
+    )
+
+
 def cast(path):
     """Half precision in, float out."""
     return save(

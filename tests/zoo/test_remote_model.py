@@ -179,6 +179,14 @@ def test_bf16_keeps_its_bits(server):
     assert model(x=x.double()).sample.dtype == torch.bfloat16
 
 
+def test_answers_have_the_type_that_the_model_is_moved_to(server):
+    model = remote_parts(server, constants={"scale": 2.0}).to(torch.bfloat16)
+    x = torch.randn(2, 3).bfloat16()
+    found = model(x=x, parts=PARTS, step=0.25, scale=2.0).sample
+    assert (model.dtype, found.dtype) == (torch.bfloat16, torch.bfloat16)
+    torch.testing.assert_close(found, (x.float() * 2 + 0.25 + sum(PARTS)).bfloat16())
+
+
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
@@ -206,8 +214,8 @@ def test_signatures_are_those_of_the_class(server, wan):
         model(latents, torch.ones(1))
     with pytest.raises(TypeError, match="attention_kwargs"):
         model(latents, torch.ones(1), text, attention_kwargs={"scale": 0.5})
-    with pytest.raises(AttributeError, match="'blocks' of WanTransformer3DModel: .* in the server"):
-        _ = model.blocks
+    with pytest.raises(AttributeError, match="WanTransformer3DModel.nothing.: .* in the server"):
+        _ = model.nothing
 
 
 def test_what_the_server_refuses_is_an_error_with_its_words(server):
@@ -218,6 +226,8 @@ def test_what_the_server_refuses_is_an_error_with_its_words(server):
         RemoteModel(server.url, "nobody")
     with pytest.raises(RemoteError, match="UNAVAILABLE"):
         ServedModel("127.0.0.1:1", "wan", timeout=5)
+    with pytest.raises(ValueError, match="expected host:port of the server's gRPC service"):
+        RemoteModel(f"http://{server.url}", "parts")
     with pytest.raises(FileNotFoundError, match="nowhere/config.json does not exist"):
         remote_parts(server, config="/nowhere")
 

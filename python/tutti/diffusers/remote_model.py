@@ -13,6 +13,7 @@ import grpc
 import torch
 from tutti.diffusers.results import result_of
 from tutti.diffusers.served_model import ServedModel
+from tutti.diffusers.structure import Structure, structure_of
 from tutti.export.arguments import split_tensors
 from tutti.export.load import find_class
 
@@ -34,8 +35,8 @@ class RemoteModel(ModelMixin, ConfigMixin):
         As of `ServedModel`.
     config
         Where the model's configuration comes from: its folder in Diffusers format, the model itself, or a mapping.
-        It names the class whose signature gives positional arguments and defaults. Without one, calls name their
-        arguments.
+        It names the class whose signature gives positional arguments and defaults, and whose attributes (ratios,
+        numbers of features, statistics of latents) pipelines may read. Without one, calls name their arguments.
     method
         What was exported: ``forward``, or ``decode`` of a VAE.
     constants
@@ -63,16 +64,19 @@ class RemoteModel(ModelMixin, ConfigMixin):
     ):
         super().__init__()
         self.served = ServedModel(url, model_name, version, timeout, credentials)
-        values, cls = _describe(config)
+        values, cls, self._weights = _describe(config)
         self._internal_dict = FrozenDict(values)
+        self._class = cls
         self._class_name = cls.__name__ if cls else model_name
+        self._structure: Structure | None = None
         self._signature = inspect.signature(getattr(cls, method)) if cls else None
         self._constants = dict(constants or {})
         # Has the type and place that pipelines ask the model for, and moves as they wish.
         floats = [
             spec.dtype for spec in self.served.inputs.values() if spec.dtype.is_floating_point
         ]
-        here = torch.empty(0, dtype=floats[0] if floats else torch.float32)
+        self._served_dtype = floats[0] if floats else torch.float32
+        here = torch.empty(0, dtype=self._served_dtype)
         self.register_buffer("_here", here, persistent=False)
         if method != "forward":
             setattr(self, method, self.forward)
@@ -87,8 +91,18 @@ class RemoteModel(ModelMixin, ConfigMixin):
         places = {tensor.device for tensor in tensors.values()} or {self._here.device}
         answer = self.served.infer({name: tensors[name] for name in self.served.inputs})
         place = next((each for each in places if each.type != "cpu"), next(iter(places)))
-        moved = {name: tensor.to(place) for name, tensor in answer.items()}
+        moved = {self._field(name): self._placed(each, place) for name, each in answer.items()}
         return result_of(moved, self._class_name, return_dict is not False)
+
+    def _placed(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
+        """In the type that the pipeline has moved the model to, as the model's own answer would be."""
+        is_of_model = tensor.dtype == self._served_dtype
+        return tensor.to(place, self._here.dtype if is_of_model else tensor.dtype)
+
+    def _field(self, output: str) -> str:
+        """An output that is called like an input has its name with `.out` behind it in the file."""
+        name = output.removesuffix(".out")
+        return name if name in self.served.inputs else output
 
     def cache_context(self, name: str, **state: Any):
         """Pipelines name the branches of guidance and the steps for caches in the model; the server keeps its own."""
@@ -137,6 +151,9 @@ class RemoteModel(ModelMixin, ConfigMixin):
                 )
 
     def _is_constant(self, name: str, value: Any) -> bool:
+        # No served model draws random numbers.
+        if isinstance(value, torch.Generator):
+            return True
         if name in self._constants:
             return _equal(self._constants[name], value)
         if isinstance(value, torch.Tensor):
@@ -151,28 +168,32 @@ class RemoteModel(ModelMixin, ConfigMixin):
         return f"model '{self.served.name}' at {self.served.url}"
 
     def __getattr__(self, name: str) -> Any:
-        try:
+        own = self.__dict__.get("_buffers", {})
+        cls = self.__dict__.get("_class")
+        if name in own or name.startswith("_") or cls is None:
             return super().__getattr__(name)
-        except AttributeError:
-            raise AttributeError(
-                f"'{name}' of {self.__dict__.get('_class_name', 'the model')}: its modules and weights are in the "
-                "server; here are its call and its config"
-            ) from None
+        if self._structure is None:
+            self._structure = structure_of(cls, self.config, self._weights)
+        return getattr(self._structure, name)
 
 
-def _describe(config: Any) -> tuple[dict[str, Any], type | None]:
-    """The configuration's values, and the class it is of where it says so."""
+def _describe(config: Any) -> tuple[dict[str, Any], type | None, Any]:
+    """The configuration's values, the class it is of where it says so, and what has its weights."""
     if config is None:
-        return {}, None
+        return {}, None, None
     if isinstance(config, torch.nn.Module):
-        return dict(config.config), type(config)
+        values = config.config
+        # transformers' configurations are no mappings.
+        values = dict(values) if isinstance(values, Mapping) else values.to_dict()
+        return values, type(config), dict(config.named_buffers())
+    folder = config if isinstance(config, str | Path) else None
     if isinstance(config, str | Path):
         file = Path(config) / "config.json"
         if not file.is_file():
             raise FileNotFoundError(f"config: {file} does not exist")
         config = json.loads(file.read_text())
     name = config.get("_class_name") or next(iter(config.get("architectures") or []), None)
-    return dict(config), find_class(name) if name else None
+    return dict(config), find_class(name) if name else None, folder
 
 
 def _equal(a: Any, b: Any) -> bool:

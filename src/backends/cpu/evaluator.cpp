@@ -1,6 +1,37 @@
 #include "backends/cpu/evaluator.h"
 
 namespace tutti::cpu {
+namespace {
+
+// Shape arithmetic and the like always folds.
+constexpr std::int64_t kSmallGrowth = 4096;
+
+Result<std::int64_t> total_bytes(const std::vector<TensorDesc>& tensors) {
+  std::int64_t total = 0;
+  for (const TensorDesc& tensor : tensors) {
+    if (tensor.dtype == DType::kUndefined) continue;
+    TUTTI_ASSIGN_OR_RETURN(const std::int64_t bytes, checked_byte_size(tensor.dtype, tensor.dims));
+    TUTTI_ASSIGN_OR_RETURN(total, checked_add(total, bytes));
+  }
+  return total;
+}
+
+}  // namespace
+
+Status CpuEvaluator::allow_growth(const std::vector<TensorDesc>& inputs,
+                                  const std::vector<TensorDesc>& outputs) {
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t before, total_bytes(inputs));
+  TUTTI_ASSIGN_OR_RETURN(const std::int64_t after, total_bytes(outputs));
+  const std::int64_t growth = after - before;
+  if (growth <= kSmallGrowth) return Status();
+  if (growth > growth_left_) {
+    return Status(StatusCode::kResourceExhausted,
+                  str_cat(after, " bytes of ", before, "; constants may grow by ", growth_left_,
+                          " bytes more"));
+  }
+  growth_left_ -= growth;
+  return Status();
+}
 
 Result<std::vector<Tensor>> CpuEvaluator::evaluate(const Node& node) {
   std::vector<TensorDesc> input_descs;
@@ -38,6 +69,8 @@ Result<std::vector<Tensor>> CpuEvaluator::evaluate(const Node& node) {
   const KernelFactory factory = kernel_registry().find(node.type());
   if (factory == nullptr) return unimplemented(node.describe(), ": there is no CPU kernel");
 
+  const Status allowed = allow_growth(input_descs, output_descs);
+  if (!allowed.ok()) return allowed.with_context(node.describe());
   std::vector<Tensor> outputs;
   std::vector<void*> output_data;
   for (const TensorDesc& desc : output_descs) {

@@ -1,11 +1,14 @@
 #include "server/config/check_config.h"
 
 #include <algorithm>
+#include <cctype>
+#include <functional>
 #include <set>
 
 #include "server/config/check_fields.h"
 #include "server/config/check_scheduling.h"
 #include "server/config/devices.h"
+#include "server/metrics/latencies.h"
 #include "server/names.h"
 
 namespace tutti::server {
@@ -57,7 +60,8 @@ Status check_kind(const ConfigFile& file, const std::vector<BackendName>& known)
                   [&](const BackendName& name) { return name.backend == config.backend(); });
   const auto& value = is_backend_known ? config.platform() : config.backend();
   return file.error(is_backend_known ? "platform" : "backend", "'", printable(value),
-                    "' is not available; available: ", available);
+                    "' is not available; available: ", available,
+                    ". An ONNX model becomes a plan for it with `tutti compile`");
 }
 
 Status check_version_policy(const ConfigFile& file) {
@@ -102,6 +106,36 @@ Status check_tensors(const ConfigFile& file, const Tensors& tensors, std::string
   return Status();
 }
 
+// Tags are names of Prometheus' labels behind an underscore.
+Status check_metric_tags(const ConfigFile& file) {
+  for (const auto& [tag, value] : file.config().metric_tags()) {
+    const bool is_name = !tag.empty() && std::all_of(tag.begin(), tag.end(), [](unsigned char c) {
+      return c == '_' || (c < 128 && std::isalnum(c) != 0);
+    });
+    if (is_name) continue;
+    return file.error("metric_tags", "'", printable(tag),
+                      "' is no label, expected letters, digits and underscores");
+  }
+  return Status();
+}
+
+Status check_histograms(const ConfigFile& file, std::vector<std::string>* warnings) {
+  const auto& controls = file.config().model_metrics().metric_control();
+  for (int i = 0; i < controls.size(); ++i) {
+    const std::string field = str_cat("model_metrics.metric_control[", i, "]");
+    const std::string& family = controls[i].metric_identifier().family();
+    if (family != kFirstResponseHistogram) {
+      warnings->push_back(str_cat(file.location(field), ": ", field, ": '", family,
+                                  "' has no effect, only ", kFirstResponseHistogram, " has"));
+    }
+    const auto& buckets = controls[i].histogram_options().buckets();
+    if (std::is_sorted(buckets.begin(), buckets.end(), std::less_equal<>())) continue;
+    return file.error(str_cat(field, ".histogram_options.buckets"),
+                      "do not ascend, expected upper bounds in ms, each above the one before");
+  }
+  return Status();
+}
+
 Status check_filename(const ConfigFile& file) {
   const std::string& name = file.config().default_model_filename();
   if (name.find('/') != std::string::npos || name == "." || name == "..") {
@@ -129,6 +163,8 @@ Status check_config_file(const ConfigFile& file, std::string_view folder_name,
   TUTTI_RETURN_IF_ERROR(check_version_policy(file));
   TUTTI_RETURN_IF_ERROR(check_filename(file));
   TUTTI_RETURN_IF_ERROR(check_unsupported_fields(file, warnings));
+  TUTTI_RETURN_IF_ERROR(check_metric_tags(file));
+  TUTTI_RETURN_IF_ERROR(check_histograms(file, warnings));
   TUTTI_RETURN_IF_ERROR(check_tensors(file, config.input(), "input"));
   TUTTI_RETURN_IF_ERROR(check_tensors(file, config.output(), "output"));
   TUTTI_RETURN_IF_ERROR(check_scheduling(file));

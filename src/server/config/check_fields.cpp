@@ -30,8 +30,6 @@ constexpr FieldRule<ModelConfig> kModelRules[] = {
      Effect::kRefused},
     {"cc_model_filenames", [](const ModelConfig& c) { return c.cc_model_filenames_size() > 0; },
      Effect::kRefused},
-    {"metric_tags", [](const ModelConfig& c) { return c.metric_tags_size() > 0; },
-     Effect::kIgnored},
     {"model_operations", [](const ModelConfig& c) { return c.has_model_operations(); },
      Effect::kRefused},
     {"model_transaction_policy.decoupled",
@@ -42,7 +40,6 @@ constexpr FieldRule<ModelConfig> kModelRules[] = {
     {"ensemble_scheduling.max_inflight_requests",
      [](const ModelConfig& c) { return c.ensemble_scheduling().max_inflight_requests() > 0; },
      Effect::kIgnored},
-    {"model_metrics", [](const ModelConfig& c) { return c.has_model_metrics(); }, Effect::kIgnored},
 };
 
 constexpr FieldRule<ModelInput> kInputRules[] = {

@@ -143,7 +143,7 @@ Status check_instance_groups(const ConfigFile& file, const DeviceFacts& devices)
   for (int i = 0; i < config.instance_group_size(); ++i) {
     const ModelInstanceGroup& group = config.instance_group(i);
     TUTTI_RETURN_IF_ERROR(check_group(file, group, i, devices));
-    instances += std::max(group.count(), 1) * std::max(group.gpus_size(), 1);
+    instances += std::int64_t{std::max(group.count(), 1)} * std::max(group.gpus_size(), 1);
     if (instances > kMostInstances) {
       return file.error(str_cat("instance_group[", i, "].count"), "makes more than ",
                         kMostInstances, " instances");

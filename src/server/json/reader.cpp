@@ -6,7 +6,7 @@
 #include <set>
 #include <system_error>
 
-#include "server/json/utf8.h"
+#include "base/utf8.h"
 
 namespace tutti::server {
 namespace {

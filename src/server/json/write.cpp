@@ -1,6 +1,6 @@
 #include "server/json/write.h"
 
-#include "server/json/utf8.h"
+#include "base/utf8.h"
 
 namespace tutti::server {
 namespace {

@@ -30,15 +30,14 @@ class Families {
     families_.push_back(std::move(family));
   }
   void add(Labels labels, double value) {
-    MetricFamily& family = families_.back();
     ClientMetric metric;
+    (families_.back().type == MetricType::Counter ? metric.counter.value : metric.gauge.value) =
+        value;
+    add(std::move(labels), std::move(metric));
+  }
+  void add(Labels labels, ClientMetric metric) {
     metric.label = std::move(labels);
-    if (family.type == MetricType::Counter) {
-      metric.counter.value = value;
-    } else {
-      metric.gauge.value = value;
-    }
-    family.metric.push_back(std::move(metric));
+    families_.back().metric.push_back(std::move(metric));
   }
   std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
 
@@ -47,7 +46,9 @@ class Families {
 };
 
 Labels model_labels(const ModelStatisticsEntry& entry) {
-  return {{"model", entry.name}, {"version", entry.version}};
+  Labels labels{{"model", entry.name}, {"version", entry.version}};
+  for (const auto& [tag, value] : entry.tags) labels.push_back({"_" + tag, value});
+  return labels;
 }
 
 Labels with(Labels labels, std::string name, std::string value) {
@@ -81,6 +82,16 @@ constexpr ModelMetric kModelMetrics[] = {
      [](const ModelStatisticsEntry& e) {
        return static_cast<double>(e.statistics.execution_count);
      }},
+    {"nv_inference_pending_request_count",
+     "Instantaneous number of pending requests awaiting execution per-model.", MetricType::Gauge,
+     [](const ModelStatisticsEntry& e) { return static_cast<double>(e.pending); }},
+    {"nv_model_load_duration_secs", "Model load time in seconds", MetricType::Gauge,
+     [](const ModelStatisticsEntry& e) { return e.load_seconds; }},
+    {"tutti_model_ready", "1 while the model's rank groups can serve", MetricType::Gauge,
+     [](const ModelStatisticsEntry& e) { return e.is_ready ? 1.0 : 0.0; }},
+};
+
+constexpr ModelMetric kDurationMetrics[] = {
     {"nv_inference_request_duration_us", "Cumulative inference request duration in microseconds",
      MetricType::Counter,
      [](const ModelStatisticsEntry& e) { return micros(e.statistics.success); }},
@@ -95,13 +106,6 @@ constexpr ModelMetric kModelMetrics[] = {
     {"nv_inference_compute_output_duration_us",
      "Cumulative inference compute output duration in microseconds", MetricType::Counter,
      [](const ModelStatisticsEntry& e) { return micros(e.statistics.phases.compute_output); }},
-    {"nv_inference_pending_request_count",
-     "Instantaneous number of pending requests awaiting execution per-model.", MetricType::Gauge,
-     [](const ModelStatisticsEntry& e) { return static_cast<double>(e.pending); }},
-    {"nv_model_load_duration_secs", "Model load time in seconds", MetricType::Gauge,
-     [](const ModelStatisticsEntry& e) { return e.load_seconds; }},
-    {"tutti_model_ready", "1 while the model's rank groups can serve", MetricType::Gauge,
-     [](const ModelStatisticsEntry& e) { return e.is_ready ? 1.0 : 0.0; }},
 };
 
 constexpr ModelMetric kCacheMetrics[] = {
@@ -127,6 +131,18 @@ void add_models(std::span<const ModelMetric> metrics, const Entries& entries,
     families->begin(metric.name, metric.help, metric.type);
     for (const auto& entry : entries) {
       if (is_wanted(entry)) families->add(model_labels(entry), metric.value(entry));
+    }
+  }
+}
+
+void add_latencies(const LatencyOptions& options, const Entries& entries, Families* families) {
+  for (const LatencyMetrics::Family& family : LatencyMetrics::families(options)) {
+    families->begin(family.name, family.help,
+                    family.is_histogram ? MetricType::Histogram : MetricType::Summary);
+    for (const ModelStatisticsEntry& entry : entries) {
+      ClientMetric metric;
+      if (!entry.latencies || !entry.latencies->collect(family.name, &metric)) continue;
+      families->add(model_labels(entry), std::move(metric));
     }
   }
 }
@@ -237,8 +253,13 @@ std::string MetricsCollector::scrape() {
   if (entries.ok()) {
     add_models(
         kModelMetrics, *entries, [](const auto&) { return true; }, &families);
-    add_models(
-        kCacheMetrics, *entries, [](const auto& entry) { return entry.uses_cache; }, &families);
+    if (options_.latencies.has_counters) {
+      add_models(
+          kDurationMetrics, *entries, [](const auto&) { return true; }, &families);
+      add_models(
+          kCacheMetrics, *entries, [](const auto& entry) { return entry.uses_cache; }, &families);
+    }
+    add_latencies(options_.latencies, *entries, &families);
     add_failures(*entries, &families);
     add_ranks(*entries, &families);
     add_instances(*entries, &families);
@@ -252,8 +273,8 @@ std::string MetricsCollector::scrape() {
   families.add({}, static_cast<double>(traces.dropped));
   {
     const std::lock_guard lock(mutex_);
-    add_machine(machine_.sample(), &families);
-    add_gpus(gpus_.sample(), &families);
+    if (options_.has_cpu) add_machine(machine_.sample(), &families);
+    if (options_.has_gpus) add_gpus(gpus_.sample(), &families);
   }
   return families.text();
 }

@@ -5,18 +5,30 @@
 #include <chrono>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "server/metrics/gpus.h"
+#include "server/metrics/latencies.h"
 #include "server/metrics/machine.h"
 #include "server/service.h"
 
 namespace tutti::server {
 
+struct MetricsOptions {
+  std::chrono::milliseconds interval{2000};  // between two looks at the machine's load
+  bool has_cpu = true;
+  bool has_gpus = true;
+  LatencyOptions latencies;
+};
+
 class MetricsCollector {
  public:
-  // The machine's load is measured anew at most once an `interval`. `service` outlives it.
-  MetricsCollector(const InferenceService& service, std::chrono::milliseconds interval)
-      : service_(service), machine_(interval), gpus_(service.gpu(), interval) {}
+  // `service` outlives it.
+  MetricsCollector(const InferenceService& service, MetricsOptions options)
+      : service_(service),
+        options_(std::move(options)),
+        machine_(options_.interval),
+        gpus_(service.gpu(), options_.interval) {}
 
   // The text format, version 0.0.4. Thread safe.
   std::string scrape();
@@ -25,6 +37,7 @@ class MetricsCollector {
 
  private:
   const InferenceService& service_;
+  const MetricsOptions options_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   MachineLoad machine_;  // under mutex_

@@ -26,6 +26,19 @@ Status for_each_folder(const fs::path& folder, const std::function<void(const fs
   return Status();
 }
 
+Status check_repository(const std::string& repository) {
+  if (repository.find("://") != std::string::npos) {
+    return invalid_argument("'", repository, "' is remote, expected a folder of this machine");
+  }
+  std::error_code ignored;
+  if (fs::is_regular_file(fs::path(repository) / "config.pbtxt", ignored)) {
+    return invalid_argument("folder '", repository,
+                            "' has a config.pbtxt and is one model's, expected the folder of such "
+                            "folders");
+  }
+  return Status();
+}
+
 }  // namespace
 
 Result<ModelFolder> find_model_folder(const std::vector<std::string>& repositories,
@@ -49,6 +62,7 @@ Result<ModelFolder> find_model_folder(const std::vector<std::string>& repositori
 Result<std::vector<std::string>> list_model_names(const std::vector<std::string>& repositories) {
   std::set<std::string> names;
   for (const std::string& repository : repositories) {
+    TUTTI_RETURN_IF_ERROR(check_repository(repository).with_context("model repository"));
     TUTTI_RETURN_IF_ERROR(for_each_folder(repository, [&](const fs::path& path) {
                             std::string name = path.filename().string();
                             // "..." is a legal model name although it begins like a hidden folder.
@@ -60,9 +74,13 @@ Result<std::vector<std::string>> list_model_names(const std::vector<std::string>
   return std::vector<std::string>(names.begin(), names.end());
 }
 
-Result<ConfigFile> read_model_config(const ModelFolder& folder) {
-  const fs::path path = folder.path / "config.pbtxt";
+Result<ConfigFile> read_model_config(const ModelFolder& folder, const std::string& config_name) {
   std::error_code ignored;
+  if (!config_name.empty()) {
+    const fs::path custom = folder.path / "configs" / (config_name + ".pbtxt");
+    if (fs::exists(custom, ignored)) return ConfigFile::read(custom.string());
+  }
+  const fs::path path = folder.path / "config.pbtxt";
   if (!fs::exists(path, ignored)) return ConfigFile::absent(path.string());
   return ConfigFile::read(path.string());
 }

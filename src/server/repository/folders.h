@@ -29,8 +29,9 @@ Result<ModelFolder> find_model_folder(const std::vector<std::string>& repositori
 // models.
 Result<std::vector<std::string>> list_model_names(const std::vector<std::string>& repositories);
 
-// config.pbtxt of the folder, or an absent one.
-Result<ConfigFile> read_model_config(const ModelFolder& folder);
+// configs/NAME.pbtxt of the folder where a name is given and the file there, else config.pbtxt, or
+// an absent one.
+Result<ConfigFile> read_model_config(const ModelFolder& folder, const std::string& config_name);
 
 // The version folders, newest first. Numbers with leading zeros are left out with a warning, other
 // names silently.

@@ -54,7 +54,7 @@ void ModelRepository::poll() {
   const auto on_disk = list_model_names(options_.paths);
   if (!on_disk.ok()) {
     // Not one model's fault, and maybe over with the next look: nothing is unloaded for it.
-    log_->error("{}", printable(on_disk.status().message()));
+    log_->error("{}", printable(on_disk.status().message(), kLongestMessage));
     return;
   }
   std::map<std::string, std::string> gone;  // until they are found
@@ -95,7 +95,7 @@ Status ModelRepository::load_model(const std::string& name, const std::vector<st
   const auto refuse = [&](const Status& cause) {
     const Status status = Status(StatusCode::kInternal, cause.message())
                               .with_context(str_cat("failed to load '", printable(name), "'"));
-    log_->error("{}", printable(status.message()));
+    log_->error("{}", printable(status.message(), kLongestMessage));
     return status;
   };
   if (std::find(users.begin(), users.end(), name) != users.end()) {
@@ -135,7 +135,7 @@ ModelRepository::Names ModelRepository::steps_of(const std::string& name,
   const auto read = [&]() -> Result<ConfigFile> {
     if (!other.config.empty()) return override_config(other.config);
     TUTTI_ASSIGN_OR_RETURN(const ModelFolder folder, find_model_folder(options_.paths, name));
-    return read_model_config(folder);
+    return read_model_config(folder, options_.config_name);
   };
   const Result<ConfigFile> config = read();
   if (!config.ok()) return steps;
@@ -180,8 +180,9 @@ Result<ModelRepository::LoadedModels> ModelRepository::load_versions(const std::
     if (!folder.ok()) {
       return folder.status().with_context("failed to poll from model repository");
     }
-    TUTTI_ASSIGN_OR_RETURN(ConfigFile config, other.config.empty() ? read_model_config(*folder)
-                                                                   : override_config(other.config));
+    TUTTI_ASSIGN_OR_RETURN(ConfigFile config, other.config.empty()
+                                                  ? read_model_config(*folder, options_.config_name)
+                                                  : override_config(other.config));
     TUTTI_ASSIGN_OR_RETURN(const auto available, list_versions(*folder, log_));
     TUTTI_ASSIGN_OR_RETURN(versions, choose_versions(config.config().version_policy(), available));
     return std::pair(*std::move(folder), std::move(config));

@@ -31,6 +31,7 @@ struct RepositoryOptions {
   ControlMode control_mode = ControlMode::kNone;
   std::vector<std::string> startup_models;  // kExplicit only; "*" for all
   int load_threads = 4;                     // models that are loaded at the same time
+  std::string config_name;                  // configs/NAME.pbtxt goes before config.pbtxt
 };
 
 struct IndexEntry {

@@ -20,6 +20,17 @@ TEST(Dims, ByteSizeOverflowsBeforeElementCountDoes) {
   EXPECT_EQ(*checked_byte_size(DType::kBFloat16, {3, 5}), 30);
 }
 
+TEST(Dims, AZeroDoesNotHideSizesThatOverflow) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 40;
+  EXPECT_EQ(checked_element_count({kHuge, kHuge, 0}).status().message(),
+            "shape [1099511627776, 1099511627776, 0] has more than 2^63 - 1 elements, zeros left "
+            "aside");
+  EXPECT_FALSE(checked_element_count({0, kHuge, kHuge}).ok());
+  EXPECT_EQ(*checked_element_count({kHuge, 0, 1 << 20}), 0);
+  EXPECT_FALSE(checked_byte_size(DType::kFloat64, {0, std::int64_t{1} << 61}).ok());
+  EXPECT_EQ(*checked_byte_size(DType::kUInt8, {0, std::int64_t{1} << 61}), 0);
+}
+
 TEST(Dims, BroadcastsLikeNumPy) {
   EXPECT_EQ(*broadcast_dims({4, 1, 3}, {5, 1}), (Dims{4, 5, 3}));
   EXPECT_EQ(*broadcast_dims({}, {2}), (Dims{2}));

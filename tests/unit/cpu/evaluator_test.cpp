@@ -51,6 +51,21 @@ TEST_F(EvaluatorTest, SymbolicSizesDoNotFold) {
   EXPECT_FALSE(y->is_constant());
 }
 
+TEST_F(EvaluatorTest, ConstantsGrowOnlySoMuchInAll) {
+  CpuEvaluator evaluator(1, 100000);
+  GraphBuilder builder(&graph_, &core_ops(), &evaluator);
+  Value* one = builder.constant(floats({1}, {1}));
+  EXPECT_TRUE(builder.expand(one, {16384})->is_constant());  // 64 KiB of 4 bytes
+  Value* second = builder.expand(one, {16384});
+  EXPECT_FALSE(second->is_constant());
+  EXPECT_THAT(evaluator.evaluate(*second->producer()).status().message(),
+              HasSubstr("65536 bytes of 4; constants may grow by 34468 bytes more"));
+  // What grows little, or not at all, folds on.
+  EXPECT_TRUE(builder.expand(one, {16})->is_constant());
+  Value* large = builder.constant(counting({100, 1000}));
+  EXPECT_TRUE(builder.transpose(large, {1, 0})->is_constant());
+}
+
 TEST_F(EvaluatorTest, WhatAKernelRefusesStaysInTheGraphAndNamesTheNode) {
   Value* data = builder_.constant(counting({3, 2}));
   Value* indices = builder_.constant(ints({1, 1}, {7}));

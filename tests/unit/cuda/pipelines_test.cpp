@@ -109,6 +109,9 @@ TEST_F(CudaPipelines, GiveWhatTheirNodesGiveOneByOne) {
   expect_same("f32", 8, 2, 2, 1, 33, 1e-4);   // one kv head a rank: its pieces share it
   expect_same("f32", 16, 4, 2, 1, 33, 1e-4);  // two kv heads, four pieces
   expect_same("f32", 16, 16, 4, 1, 41, 1e-4);
+}
+
+TEST_F(CudaPipelines, GiveItIn16BitsToo) {
   expect_same("bf16", 32, 8, 2, 1, 300, 2e-2);
   expect_same("bf16", 32, 8, 4, 1, 3, 2e-2);  // some ranks hold no token
 }

@@ -54,6 +54,11 @@ TEST_P(BadConfigs, AreRefusedWithTheReason) {
 }
 
 constexpr BadConfig kBad[] = {
+    {"metric_tags { key: 'a-b' value: 'x' }", "metric_tags: 'a-b' is no label"},
+    {"model_metrics { metric_control { metric_identifier { family: "
+     "'nv_inference_first_response_histogram_ms' } histogram_options { buckets: [4, 2] } } }",
+     "model_metrics.metric_control[0].histogram_options.buckets: do not ascend"},
+    {"backend: 'onnxruntime'", "becomes a plan for it with `tutti compile`"},
     {"name: 'other'", "name: 'other' differs from the model's folder 'm'"},
     {"backend: 'tensorrt'", "backend: 'tensorrt' is not available; available: backend 'tutti'"},
     {"platform: 'onnxruntime_onnx'", "platform: 'onnxruntime_onnx' is not available"},
@@ -148,6 +153,12 @@ TEST_P(GoodConfigs, Pass) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 INSTANTIATE_TEST_SUITE_P(Table, GoodConfigs, ::testing::ValuesIn(kGood));
+
+TEST(CheckConfig, CountsInstancesOfManyGpusWithoutOverflow) {
+  const Status status =
+      check("instance_group [ { kind: KIND_GPU gpus: [0, 0] count: 2147483647 } ]", model(), 1);
+  EXPECT_THAT(status.message(), HasSubstr("instance_group[0].count: makes more than 256"));
+}
 
 std::string multi_device(const std::string& ids, const std::string& group = "") {
   return str_cat("parameters { key: 'enable_multi_device' value: { string_value: 'true' } }\n",
@@ -259,11 +270,10 @@ TEST(CheckConfigFile, TuningThatDoesNothingHereIsAWarning) {
   std::vector<std::string> warnings;
   const ConfigFile file = parse(
       "optimization { }\n"
-      "model_metrics { }\n"
+      "model_metrics { metric_control { metric_identifier { family: 'nv_x' } } }\n"
       "metric_tags { key: 'a' value: 'b' }");
   EXPECT_TRUE(check_config_file(file, "m", kKnown, {"cpu", 0}, &warnings).ok());
-  EXPECT_THAT(warnings, ElementsAre(HasSubstr(":1: optimization"), HasSubstr(":3: metric_tags"),
-                                    HasSubstr(":2: model_metrics")));
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr(":1: optimization"), HasSubstr("'nv_x' has no")));
 }
 
 }  // namespace

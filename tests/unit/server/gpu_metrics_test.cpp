@@ -36,7 +36,9 @@ std::string scrape(Backend* gpu) {
   ServiceOptions options;
   options.gpu = gpu;
   const InferenceService service(repository, options);
-  MetricsCollector collector(service, std::chrono::milliseconds(0));
+  MetricsOptions content;
+  content.interval = std::chrono::milliseconds(0);
+  MetricsCollector collector(service, content);
   return collector.scrape();
 }
 

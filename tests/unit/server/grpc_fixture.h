@@ -24,7 +24,8 @@ class GrpcFixture : public ::testing::Test {
 
   void start(ControlMode mode = ControlMode::kNone) {
     ServerOptions options;
-    options.repository = {{folder_.path()}, mode, {}};
+    options.repository.paths = {folder_.path()};
+    options.repository.control_mode = mode;
     if (mode == ControlMode::kExplicit) options.repository.startup_models = {"identity"};
     options.grpc->port = 0;
     options.queue_capacity = queue_capacity_;

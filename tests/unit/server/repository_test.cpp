@@ -25,7 +25,8 @@ class RepositoryTest : public ::testing::Test {
     backends.push_back(std::make_unique<FakeBackend>(gate_));
     auto loader = std::make_shared<BackendLoader>(std::move(backends), 100, make_silent_log());
     return std::make_unique<ModelRepository>(
-        RepositoryOptions{{folder_.path()}, mode, std::move(startup)}, loader, make_silent_log());
+        RepositoryOptions{{folder_.path()}, mode, std::move(startup), 4, {}}, loader,
+        make_silent_log());
   }
 
   // "name:version:state", and the reason where there is one.

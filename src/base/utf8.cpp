@@ -1,6 +1,6 @@
-#include "server/json/utf8.h"
+#include "base/utf8.h"
 
-namespace tutti::server {
+namespace tutti {
 
 std::size_t utf8_length(std::string_view text) {
   if (text.empty()) return 0;
@@ -54,4 +54,4 @@ void append_utf8(std::uint32_t code, std::string* out) {
   }
 }
 
-}  // namespace tutti::server
+}  // namespace tutti

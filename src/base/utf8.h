@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti::server {
+namespace tutti {
 
 // Bytes of the character at the front of `text`; 0 when it is none.
 std::size_t utf8_length(std::string_view text);
@@ -15,4 +15,4 @@ bool is_utf8(std::string_view text);
 // `code` is a scalar value: at most 0x10FFFF, no surrogate.
 void append_utf8(std::uint32_t code, std::string* out);
 
-}  // namespace tutti::server
+}  // namespace tutti
