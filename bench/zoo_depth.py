@@ -26,11 +26,12 @@ import torch
 from attention_calls import calls_of
 from build_model import build
 from exchange_check import check_exchanges
-from models import MODELS
 from models.registry import Tiny
 from tutti.export import export_module
 from tutti.export.arguments import split_tensors
 from tutti.export.check import relative_error
+
+from models import MODELS
 
 # Depth and heads of the published models; head sizes are the smallest that keep the structure.
 MODELS_AT_DEPTH: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -117,7 +118,9 @@ def line(tiny: Tiny, mesh: str, result: dict, whole: dict, calls: list) -> str:
     if re.fullmatch(r"cp=\d+", mesh):
         outputs = sum(x.nbytes for x in whole["outputs"])
         check = check_exchanges(calls, tiny.tokens, ranks, result, outputs)
-        parts.append(f"{check['attentions']} attentions, bytes {check.get('bytes_to_least')} of the least")
+        parts.append(
+            f"{check['attentions']} attentions, bytes {check.get('bytes_to_least')} of the least"
+        )
         parts += check["reasons"]
     parts.append(f"work {result['flops'] * ranks / whole['flops']:.2f}")
     parts.append(f"weights {result['weights'] / whole['weights']:.3f}")

@@ -53,8 +53,9 @@ Result<Sharding> propagate_layouts(const Graph& graph, const CompileOptions& opt
   const Labels labels = spread_labels(graph, options.mesh, axis, maps, seeds);
   TUTTI_ASSIGN_OR_RETURN(Sharding sharding,
                          choose_splits(graph, options, axis, maps, labels, seeds, constraints));
-  // Annotations are to be kept, and weights in pieces.
-  if (options.constraints.empty()) stay_whole(graph, options, maps, &sharding);
+  // Annotations and seeds by hand are to be kept, and weights in pieces.
+  const bool is_by_hand = !options.constraints.empty() || !options.seeds.empty();
+  if (!is_by_hand) stay_whole(graph, options, maps, &sharding);
   if (options.constraints.empty() && seeds.split_weights.empty()) {
     gather_sooner(graph, options, maps, &sharding);
   }
