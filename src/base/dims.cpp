@@ -28,8 +28,7 @@ Result<std::int64_t> checked_product(const Dims& dims) {
   for (const std::int64_t dim : dims) {
     if (dim < 0) return invalid_argument("shape ", dims, " has a negative size");
     if (dim > 0 && __builtin_mul_overflow(product, dim, &product)) {
-      return invalid_argument("shape ", dims,
-                              " has more than 2^63 - 1 elements, zeros left aside");
+      return invalid_argument("shape ", dims, " has more than 2^63 - 1 elements, zeros left aside");
     }
   }
   return product;

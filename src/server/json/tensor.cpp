@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "base/half.h"
-#include "server/datatype.h"
 #include "base/utf8.h"
+#include "server/datatype.h"
 #include "server/json/write.h"
 
 namespace tutti::server {
