@@ -5,9 +5,15 @@ import subprocess
 
 import pytest
 from raw_http import ask
-from serving import ROOT, TUTTI
+from serving import ROOT, TUTTI, Server
 
 DOCS = ROOT / "docs"
+PAGES = sorted(
+    ROOT / name
+    for name in subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+)
 SERVING = "".join(path.read_text() for path in sorted(DOCS.glob("serving*.md")))
 
 
@@ -71,3 +77,40 @@ def test_every_metric_is_explained(served):
     served_names = set(re.findall(r"^# TYPE (\w+) ", page, flags=re.MULTILINE))
     missing = served_names - names
     assert not missing, f"not in docs/serving.md: {sorted(missing)}"
+
+
+def code_of(page):
+    """What stands in back-ticks and in code blocks."""
+    text = page.read_text()
+    blocks = re.findall(r"^```.*?^```", text, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join([*blocks, *re.findall(r"`([^`\n]+)`", text)])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_is_there(page):
+    code = code_of(page)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    asked = set(re.findall(r"(?:^|[`\s])make ([a-z-]+)\b", code))
+    assert asked <= targets, sorted(asked - targets)
+    files = re.findall(r"(?<![\w./-])((?:scripts|bench|docs|deploy)/[\w./-]*\w)", code)
+    missing = [name for name in files if "NAME" not in name and not (ROOT / name).exists()]
+    assert not missing, f"no such file: {missing}"
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
+    broken = [link for link in links if not (page.parent / link).exists()]
+    assert not broken, f"no such page: {broken}"
+
+
+def test_the_commands_of_the_readme_work(tmp_path):
+    """Those that need nothing but this repository and the binary."""
+    section = (ROOT / "README.md").read_text().split("## By hand")[1].split("\n## ")[0]
+    commands = [line.split("#")[0].split()[1:] for line in section.splitlines() if line[:1] == "$"]
+    assert [command[0] for command in commands] == ["compile", "inspect", "serve"]
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    for command in commands[:2]:
+        done = subprocess.run([TUTTI, *command], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert "cp=4" in done.stdout
+    repository = tmp_path / commands[2][commands[2].index("--model-repository") + 1]
+    server = Server(repository, log=tmp_path / "serve.log")
+    assert server.client.is_model_ready("clips_cp4")
+    assert server.stop() == 0

@@ -1,5 +1,6 @@
 """The exporter on small modules of its own."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tutti.export import ExportError, check_export, export_module
+from tutti.export.__main__ import main
 
 import onnx
 
@@ -121,7 +123,14 @@ def command(*arguments):
     )
 
 
-def test_the_command_exports_and_checks(tmp_path):
+def refused(monkeypatch, capsys, *arguments):
+    """What the command says that ends without a file."""
+    monkeypatch.setattr(sys, "argv", ["tutti-export", *map(str, arguments)])
+    assert main() == 1
+    return capsys.readouterr().err
+
+
+def test_the_command_exports_and_checks(tmp_path, monkeypatch, capsys):
     config = {"sample_size": 8, "num_layers": 1, "num_attention_heads": 2, "attention_head_dim": 4}
     config |= {"in_channels": 4, "out_channels": 4, "norm_type": "ada_norm_zero", "patch_size": 2}
     config |= {"num_embeds_ada_norm": 8, "_class_name": "DiTTransformer2DModel"}
@@ -144,6 +153,20 @@ def test_the_command_exports_and_checks(tmp_path):
     done = command(tmp_path / "pipeline", *options)
     assert done.returncode == 1
     assert "has no config.json; --subfolder may be transformer" in done.stderr
+
+    refuse = functools.partial(refused, monkeypatch, capsys)
+    folder = [tmp_path / "pipeline", "--subfolder", "transformer", *options]
+    error = refuse(*folder, "--subfolder", "transfromer")
+    assert "transfromer is no folder; --subfolder may be transformer" in error
+    error = refuse(*folder, "--constant", "nothing")
+    assert "constant 'nothing', but the tensors are hidden_states" in error
+    for wrong, said in (
+        ({"shape": [1, 9, 4, 4]}, "cannot be called with hidden_states [1, 9, 4, 4]"),
+        ({"shape": "4"}, "example 'hidden_states': "),
+        ({"file": "nothing.npy"}, "example 'hidden_states': "),
+    ):
+        (tmp_path / "example.json").write_text(json.dumps(example | {"hidden_states": wrong}))
+        assert said in refuse(*folder)
 
 
 def test_a_mask_that_decides_sizes_can_be_a_constant(tmp_path):

@@ -179,6 +179,14 @@ def test_bf16_keeps_its_bits(server):
     assert model(x=x.double()).sample.dtype == torch.bfloat16
 
 
+def test_answers_have_the_type_that_the_model_is_moved_to(server):
+    model = remote_parts(server, constants={"scale": 2.0}).to(torch.bfloat16)
+    x = torch.randn(2, 3).bfloat16()
+    found = model(x=x, parts=PARTS, step=0.25, scale=2.0).sample
+    assert (model.dtype, found.dtype) == (torch.bfloat16, torch.bfloat16)
+    torch.testing.assert_close(found, (x.float() * 2 + 0.25 + sum(PARTS)).bfloat16())
+
+
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
@@ -218,6 +226,8 @@ def test_what_the_server_refuses_is_an_error_with_its_words(server):
         RemoteModel(server.url, "nobody")
     with pytest.raises(RemoteError, match="UNAVAILABLE"):
         ServedModel("127.0.0.1:1", "wan", timeout=5)
+    with pytest.raises(ValueError, match="expected host:port of the server's gRPC service"):
+        RemoteModel(f"http://{server.url}", "parts")
     with pytest.raises(FileNotFoundError, match="nowhere/config.json does not exist"):
         remote_parts(server, config="/nowhere")
 

@@ -75,7 +75,8 @@ class RemoteModel(ModelMixin, ConfigMixin):
         floats = [
             spec.dtype for spec in self.served.inputs.values() if spec.dtype.is_floating_point
         ]
-        here = torch.empty(0, dtype=floats[0] if floats else torch.float32)
+        self._served_dtype = floats[0] if floats else torch.float32
+        here = torch.empty(0, dtype=self._served_dtype)
         self.register_buffer("_here", here, persistent=False)
         if method != "forward":
             setattr(self, method, self.forward)
@@ -90,8 +91,13 @@ class RemoteModel(ModelMixin, ConfigMixin):
         places = {tensor.device for tensor in tensors.values()} or {self._here.device}
         answer = self.served.infer({name: tensors[name] for name in self.served.inputs})
         place = next((each for each in places if each.type != "cpu"), next(iter(places)))
-        moved = {self._field(name): tensor.to(place) for name, tensor in answer.items()}
+        moved = {self._field(name): self._placed(each, place) for name, each in answer.items()}
         return result_of(moved, self._class_name, return_dict is not False)
+
+    def _placed(self, tensor: torch.Tensor, place: torch.device) -> torch.Tensor:
+        """In the type that the pipeline has moved the model to, as the model's own answer would be."""
+        is_of_model = tensor.dtype == self._served_dtype
+        return tensor.to(place, self._here.dtype if is_of_model else tensor.dtype)
 
     def _field(self, output: str) -> str:
         """An output that is called like an input has its name with `.out` behind it in the file."""

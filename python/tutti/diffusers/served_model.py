@@ -71,6 +71,8 @@ class ServedModel:
         timeout: float = 600.0,
         credentials: grpc.ChannelCredentials | None = None,
     ):
+        if "://" in url:
+            raise ValueError(f"url '{url}': expected host:port of the server's gRPC service")
         self.url, self.name, self.version, self.timeout = url, name, version, timeout
         self._channel = (
             grpc.secure_channel(url, credentials, UNLIMITED)

@@ -6,7 +6,8 @@
 `inputs.json` holds the arguments of the forward by name. A tensor is an object: a shape and a dtype with random content,
     {"hidden_states": {"shape": [1, 77, 4]}, "timestep": {"shape": [1], "dtype": "int64", "high": 1000}}
 or values `{"data": [1, 2]}`, or an array `{"file": "x.npy"}`; anything else is a constant. Options:
-`--dynamic hidden_states:1=tokens` makes an axis symbolic, once for each.
+`--dynamic hidden_states:1=tokens` makes an axis symbolic, `--constant attention_mask` bakes in a tensor whose elements
+decide sizes; once for each.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 from tutti.export import ExportError, check_export, export_module
+from tutti.export.arguments import split_tensors
+from tutti.export.exporter import check_arguments, root_cause
 from tutti.export.load import load_module
 
 TOLERANCE = 1e-4
@@ -43,11 +46,18 @@ def example_value(value: Any, name: str, folder: Path) -> Any:
         return value
     if not {"shape", "data", "file"} & set(value):
         return {key: example_value(part, f"{name}.{key}", folder) for key, part in value.items()}
+    try:
+        return example_tensor(value, folder)
+    except (OSError, TypeError, ValueError, RuntimeError) as error:
+        raise ExportError(f"example '{name}': {error}") from None
+
+
+def example_tensor(value: dict[str, Any], folder: Path) -> torch.Tensor:
     if "file" in value:
         return torch.from_numpy(np.load(folder / value["file"]))
     dtype = getattr(torch, value.get("dtype", "float32"), None)
     if not isinstance(dtype, torch.dtype):
-        raise ExportError(f"example '{name}': no dtype '{value['dtype']}'")
+        raise ValueError(f"no dtype '{value['dtype']}'")
     if "data" in value:
         return torch.tensor(value["data"], dtype=dtype)
     if dtype == torch.bool:
@@ -69,15 +79,31 @@ def read_axes(texts: list[str]) -> dict[str, dict[int, str]]:
     return axes
 
 
+def try_call(module: torch.nn.Module, method: str, example: dict[str, Any]) -> None:
+    """Shapes that do not fit the module are found here, not within an exporter."""
+    check_arguments(module, example, method)
+    try:
+        with torch.no_grad():
+            getattr(module, method)(**example)
+    except Exception as error:  # whatever the module's code raises
+        tensors = split_tensors(example)[1].items()
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors)
+        raise ExportError(
+            f"{type(module).__name__}.{method} cannot be called with {shapes}: {root_cause(error)}"
+        ) from None
+
+
 def export(options: argparse.Namespace) -> int:
     torch.manual_seed(options.seed)
-    module = load_module(options.model, options.config, options.subfolder).eval().float()
     example = read_example(options.example)
+    module = load_module(options.model, options.config, options.subfolder).eval().float()
+    try_call(module, options.method, example)
     report = export_module(
         module,
         example,
         options.output,
         dynamic_axes=read_axes(options.dynamic),
+        constants=options.constant,
         method=options.method,
         opset=options.opset,
     )
@@ -108,6 +134,9 @@ def main() -> int:
     parser.add_argument("--subfolder", help="the part of a pipeline's folder")
     parser.add_argument("--method", default="forward", help="such as decode (default: forward)")
     parser.add_argument("--dynamic", action="append", default=[], metavar="NAME:AXIS=SYMBOL")
+    parser.add_argument(
+        "--constant", action="append", default=[], metavar="NAME", help="a tensor to bake in"
+    )
     parser.add_argument("--opset", type=int, default=23)
     parser.add_argument("--seed", type=int, default=0, help="of random weights and inputs")
     parser.add_argument("--check", action="store_true", help="compare with onnxruntime")

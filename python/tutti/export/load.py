@@ -57,9 +57,11 @@ def _read_config(config: str | None) -> dict[str, Any]:
 def _from_folder(folder: Path) -> torch.nn.Module:
     file = folder / "config.json"
     if not file.is_file():
-        inside = sorted(p.name for p in folder.iterdir() if (p / "config.json").is_file())
+        around = folder if folder.is_dir() else folder.parent
+        inside = sorted(p.name for p in around.iterdir() if (p / "config.json").is_file())
         hint = f"; --subfolder may be {', '.join(inside)}" if inside else ""
-        raise ExportError(f"{folder} has no config.json{hint}")
+        wrong = "has no config.json" if folder.is_dir() else "is no folder"
+        raise ExportError(f"{folder} {wrong}{hint}")
     config = json.loads(file.read_text())
     name = config.get("_class_name") or (config.get("architectures") or [None])[0]
     if name is None:
@@ -67,7 +69,9 @@ def _from_folder(folder: Path) -> torch.nn.Module:
     cls = find_class(name)
     has_weights = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
     if has_weights:
-        return cls.from_pretrained(folder, local_files_only=True)
+        # Diffusers would ask for accelerate, which nothing here needs.
+        options = {"low_cpu_mem_usage": False} if "_class_name" in config else {}
+        return cls.from_pretrained(folder, local_files_only=True, **options)
     if "_class_name" in config:
         return cls.from_config(config)
     return cls(cls.config_class(**config))
