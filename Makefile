@@ -14,7 +14,7 @@ build: ## Everything, optimised, in build/release
 test: ## Unit tests and Python tests on the release build
 	@scripts/test
 
-test-sanitizers: ## Unit tests under ASan + UBSan, then under TSan; the server under the former
+test-sanitizers: ## Unit tests under ASan + UBSan, then under TSan
 	@scripts/test-sanitizers
 
 test-asan-server: ## The server under ASan + UBSan, asked by all protocol and system tests
