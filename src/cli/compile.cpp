@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -59,6 +60,22 @@ class ProgressLine {
   double total_ = 0;
 };
 
+// An axis along which no value is cut multiplies the work, which nobody asks for on purpose.
+void warn_of_idle_axes(const Plan& plan) {
+  for (int axis = 0; axis < static_cast<int>(plan.mesh.axes().size()); ++axis) {
+    const MeshAxis& along = plan.mesh.axes()[static_cast<std::size_t>(axis)];
+    const bool is_used = std::any_of(
+        plan.layouts.begin(), plan.layouts.end(),
+        [axis](const auto& entry) { return entry.second.layout.on_axis(axis) != nullptr; });
+    if (is_used || along.size == 1) continue;
+    std::fprintf(stderr,
+                 "tutti compile: warning: mesh axis '%s' splits nothing, so its %lld ranks do the "
+                 "same work; an axis cp, tp, cfg or sp has a strategy by its name, any other by "
+                 "--strategy %s=NAME or --shard\n",
+                 along.name.c_str(), static_cast<long long>(along.size), along.name.c_str());
+  }
+}
+
 Status run_compile(const CompileCommand& command) {
   TUTTI_RETURN_IF_ERROR(check_output(command));
   ProgressLine progress(command.quiet);
@@ -76,6 +93,7 @@ Status run_compile(const CompileCommand& command) {
   }
   TUTTI_RETURN_IF_ERROR(write_plan(planned.plan, (version / "model.plan").string()));
   TUTTI_RETURN_IF_ERROR(write_model_config(planned.plan, folder.string()));
+  warn_of_idle_axes(planned.plan);
   if (command.explain) std::fputs(planned.explain.c_str(), stdout);
   progress.finish(str_cat("wrote ", (version / "model.plan").string(), ": ",
                           planned.plan.mesh.num_ranks(), " ranks, ", planned.plan.exchanges.size(),

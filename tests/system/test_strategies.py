@@ -156,3 +156,9 @@ def test_options_that_do_not_fit_are_refused(tutti, tmp_path, options, message):
     done = tutti("compile", MODEL, "--output", tmp_path / "m", *options, check=False)
     assert done.returncode != 0
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(("mesh", "idle"), [("xy=2", ["xy"]), ("cp=2", []), ("xy=1,cp=2", [])])
+def test_an_axis_that_splits_nothing_is_a_warning(tutti, tmp_path, mesh, idle):
+    said = tutti("compile", MODEL, "--output", tmp_path / "m", "--quiet", "--mesh", mesh).stderr
+    assert [line.split("'")[1] for line in said.splitlines() if "splits nothing" in line] == idle

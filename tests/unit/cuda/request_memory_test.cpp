@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "backends/cuda/memory.h"
-#include "backends/cuda/nccl.h"
 #include "rank_plans.h"
 
 namespace tutti::cuda {
@@ -82,10 +81,6 @@ TEST_F(RequestMemory, EveryWordArrivesBetweenCards) {
   const int devices = cuda_->device_count();
   if (devices < 2) GTEST_SKIP() << "needs two GPUs, there is one";
   for (const std::string way : {"push", "pull", "nccl"}) {
-    if (way == "nccl") {
-      const Status nccl = NcclLibrary::open().status();
-      if (!nccl.ok()) GTEST_SKIP() << "the last way is missing: " << nccl.message();
-    }
     make_backend(way.c_str());
     // Two pairs of ranks load the link in both directions at once. NCCL wants a card a rank.
     for (const int ranks : {2, 4}) {
@@ -111,9 +106,6 @@ TEST_F(RequestMemory, EveryWordArrivesBetweenCards) {
 TEST_F(RequestMemory, ReductionsThroughNcclGiveTheBitsOfTheCpu) {
   const int devices = cuda_->device_count();
   if (devices < 2) GTEST_SKIP() << "needs two GPUs, there is one";
-  if (const Status nccl = NcclLibrary::open().status(); !nccl.ok()) {
-    GTEST_SKIP() << nccl.message();
-  }
   const char* text = R"(graph (%x: f32[t, 6]) {
     %p = ShardSlice(%x) {axis = "cp", ranks = $N, dim = 0, units = dims[t]}
     %g = AllGather(%p) {axis = "cp", ranks = $N, dim = 0, units = dims[t], size = dims[t]}
