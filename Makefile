@@ -17,7 +17,7 @@ test: ## Unit tests and Python tests on the release build
 test-sanitizers: ## Unit tests under ASan + UBSan, then under TSan
 	@scripts/test-sanitizers
 
-test-asan-server: ## The server under ASan + UBSan, asked by the protocol and system tests
+test-asan-server: ## The server under ASan + UBSan, asked by all protocol and system tests
 	@scripts/test-asan-server
 
 fuzz: ## Fuzzers for all that comes from outside (clang): SECONDS=60 each, SURFACES="onnx http"

@@ -42,6 +42,7 @@ class Server:
         for repository in repositories:
             command += ["--model-repository", repository]
         self.log = log_in or log
+        self.output = log
         with open(log, "w") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + START_SECONDS
@@ -73,10 +74,14 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            return self.process.wait(timeout)
+            code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
+        # A server that was built with sanitizers reports here, leaks at its exit.
+        output = self.output.read_text(errors="replace")
+        assert "Sanitizer:" not in output and "runtime error:" not in output, output
+        return code
 
 
 def tensor(name, array, datatype):

@@ -46,7 +46,13 @@ TUTTI_TILE Vec exchange_lanes(Vec x, int bit) {
   IntVec from;
 #pragma GCC unroll 16
   for (int i = 0; i < kWidth; ++i) from[i] = i ^ bit;
+#ifdef __clang__  // has no name for it
+  Vec out{};
+  for (int i = 0; i < kWidth; ++i) out[i] = x[from[i]];
+  return out;
+#else
   return __builtin_shuffle(x, from);
+#endif
 }
 TUTTI_TILE float horizontal_max(Vec x) {
 #pragma GCC unroll 4

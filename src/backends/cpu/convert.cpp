@@ -1,5 +1,6 @@
 #include "backends/cpu/convert.h"
 
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "backends/cpu/simd.h"
@@ -30,9 +31,17 @@ __attribute__((target("avx2,f16c"))) std::int64_t float_to_half_f16c(const float
   return i;
 }
 
-// Every AVX2 machine has F16C, but the two are told apart by different bits.
+// Every AVX2 machine has F16C, but the two are told apart by different bits. Not all compilers have
+// a name for this one: bit 29 of ECX, leaf 1 (Intel's manual, CPUID).
 bool has_f16c() {
-  static const bool has = simd_level() != SimdLevel::kBaseline && __builtin_cpu_supports("f16c");
+  static const bool has = [] {
+    unsigned eax = 0;
+    unsigned ebx = 0;
+    unsigned ecx = 0;
+    unsigned edx = 0;
+    return simd_level() != SimdLevel::kBaseline && __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 &&
+           (ecx & bit_F16C) != 0;
+  }();
   return has;
 }
 

@@ -12,6 +12,14 @@ namespace tutti::cpu {
 
 #define TUTTI_INLINE __attribute__((always_inline))
 
+// For __attribute__((target(..))).
+#ifdef __clang__  // which builds the fuzzers, and has no name for the last one
+#define TUTTI_TARGET_AVX512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
+#else
+#define TUTTI_TARGET_AVX512 \
+  "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512"
+#endif
+
 enum class SimdLevel { kBaseline, kAvx2, kAvx512 };
 
 inline SimdLevel simd_level() {
@@ -32,9 +40,7 @@ inline SimdLevel simd_level() {
 namespace internal {
 
 template <class F>
-__attribute__((
-    target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512"))) void
-run_avx512(const F& f) {
+__attribute__((target(TUTTI_TARGET_AVX512))) void run_avx512(const F& f) {
   f();
 }
 
