@@ -16,6 +16,7 @@
 #include "graph/printer.h"
 #include "runtime/instance.h"
 #include "support/core_ops.h"
+#include "support/temp_folder.h"
 
 namespace tutti::abi {
 namespace {
@@ -308,14 +309,14 @@ TEST(Plugin, AnotherAbiIsRefusedWithBothNumbers) {
 }
 
 TEST(Plugin, MissingAndForeignFilesAreNamed) {
-  const std::string folder = ::testing::TempDir();
+  const test::TempFolder temporary;
+  const std::string folder = temporary.path();
   EXPECT_EQ(find_plugin("nothere", folder).status().code(), StatusCode::kNotFound);
   EXPECT_THAT(find_plugin("nothere", folder).status().message(), HasSubstr("libtutti_nothere.so"));
   const std::string path = folder + "/libtutti_text.so";
   std::ofstream(path) << "no library";
   EXPECT_EQ(open_plugin(path).status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(open_plugin(path).status().message(), HasSubstr(path));
-  std::remove(path.c_str());
 }
 
 TEST(Plugin, ExceptionsStopAtTheBorder) {

@@ -2,15 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <limits>
+
+#include "support/temp_folder.h"
 
 namespace tutti {
 namespace {
 
 TEST(MappedFile, SlicesInsideTheFileOnly) {
-  const std::string path = testing::TempDir() + "/mapped_file_test";
+  const test::TempFolder folder;
+  const std::string path = folder.file("digits");
   std::ofstream(path) << "0123456789";
   const auto file = *MappedFile::open(path);
   EXPECT_EQ(file->slice(2, 3)->size(), 3U);
@@ -20,7 +22,6 @@ TEST(MappedFile, SlicesInsideTheFileOnly) {
   EXPECT_FALSE(file->slice(11, 0).ok());
   // Sum past 2^64: must not wrap around.
   EXPECT_FALSE(file->slice(8, std::numeric_limits<std::uint64_t>::max() - 4).ok());
-  std::filesystem::remove(path);
 }
 
 TEST(MappedFile, RefusesWhatIsNoFile) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "backends/cuda/memory.h"
+#include "support/temp_folder.h"
 
 namespace tutti::cuda {
 namespace {
@@ -16,12 +17,6 @@ namespace fs = std::filesystem;
 
 class TunerTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = ::testing::TempDir() + "tutti_tuner_test";
-    fs::remove_all(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   TunedWay way(const std::string& name, Status status, int* count) {
     return {name, [status, count] {
               ++*count;
@@ -29,7 +24,8 @@ class TunerTest : public ::testing::Test {
             }};
   }
 
-  std::string folder_;
+  const test::TempFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(TunerTest, TakesTheOnlyWayWithoutMeasuring) {
@@ -49,7 +45,6 @@ TEST_F(TunerTest, RefusesToChooseAmongNothing) {
 class TunerOnGpu : public TunerTest {
  protected:
   void SetUp() override {
-    TunerTest::SetUp();
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no GPU";
     auto memory = DeviceMemory::allocate(0, kBytes);
@@ -59,7 +54,6 @@ class TunerOnGpu : public TunerTest {
   }
   void TearDown() override {
     if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
-    TunerTest::TearDown();
   }
   TunedWay fill(const std::string& name, std::size_t bytes, int* count) {
     return {name, [this, bytes, count] {

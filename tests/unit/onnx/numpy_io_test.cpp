@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/half.h"
+#include "support/temp_folder.h"
 
 namespace tutti {
 namespace {
@@ -56,15 +57,16 @@ TEST(NumpyIo, WritesTheBytesThatNumpyWrites) {
   const std::int16_t values[] = {7, -1};
   const std::string expected =
       npy(header, std::string(reinterpret_cast<const char*>(values), sizeof values));
-  const std::string path = ::testing::TempDir() + "/tutti_written.npy";
+  const test::TempFolder folder;
+  const std::string path = folder.file("written.npy");
   ASSERT_TRUE(write_npy(Tensor::of<std::int16_t>({2}, values), path).ok());
   std::ifstream file(path, std::ios::binary);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), expected);
-  std::filesystem::remove(path);
 }
 
 TEST(NumpyIo, EveryTypeAndRankSurvivesTheRoundTrip) {
-  const std::string path = ::testing::TempDir() + "/tutti_round_trip.npy";
+  const test::TempFolder folder;
+  const std::string path = folder.file("round_trip.npy");
   for (const DType dtype :
        {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kInt8,
         DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt8, DType::kUInt16, DType::kUInt32,
@@ -79,7 +81,6 @@ TEST(NumpyIo, EveryTypeAndRankSurvivesTheRoundTrip) {
       EXPECT_EQ(std::memcmp(back->data(), tensor.data(), tensor.byte_size()), 0);
     }
   }
-  std::filesystem::remove(path);
 }
 
 TEST(NumpyIo, OtherOrdersAndTypesAreErrorsThatSayWhatToDo) {
@@ -130,7 +131,8 @@ TEST(NumpyIo, CutFilesAreErrorsAtEveryLength) {
 }
 
 TEST(NumpyIo, ErrorsNameTheFile) {
-  const std::string path = ::testing::TempDir() + "/tutti_bad.npy";
+  const test::TempFolder folder;
+  const std::string path = folder.file("bad.npy");
   std::ofstream(path) << "nonsense nonsense";
   EXPECT_EQ(read_npy(path).status().message(), "file '" + path + "' is no .npy file");
   std::filesystem::remove(path);

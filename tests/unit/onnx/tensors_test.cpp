@@ -3,6 +3,7 @@
 
 #include "base/half.h"
 #include "model_fixture.h"
+#include "support/temp_folder.h"
 
 namespace tutti::test {
 namespace {
@@ -12,14 +13,7 @@ using ::testing::HasSubstr;
 
 class TensorsTest : public ModelFixture {
  protected:
-  void SetUp() override {
-    root_ =
-        std::filesystem::path(::testing::TempDir()) /
-        ("onnx_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(root_);
-    std::filesystem::create_directories(root_ / "model" / "sub");
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
+  void SetUp() override { std::filesystem::create_directories(root_ / "model" / "sub"); }
 
   TensorProto* only_constant(int type, const std::vector<std::int64_t>& dims) {
     graph().Clear();
@@ -48,7 +42,8 @@ class TensorsTest : public ModelFixture {
     return tensor;
   }
 
-  std::filesystem::path root_;
+  const test::TempFolder temporary_;
+  const std::filesystem::path root_ = temporary_.path();
 };
 
 TEST_F(TensorsTest, RawDataIsLittleEndian) {

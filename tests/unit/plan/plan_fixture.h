@@ -14,6 +14,7 @@
 #include "onnx.pb.h"
 #include "plan/plan.h"
 #include "plan/plan_seal.h"
+#include "support/temp_folder.h"
 
 namespace tutti::test {
 
@@ -61,16 +62,6 @@ inline Tensor counting(std::int64_t count) {
 
 class PlanFixture : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ =
-        std::filesystem::path(::testing::TempDir()) /
-        ("plan_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    path_ = (folder_ / "model.plan").string();
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   Node* append(Graph* graph, const char* type, std::vector<Value*> inputs, AttributeMap attributes,
                std::string output, std::string name = "") {
     return *append_node(graph, *ops_.find(type), name, std::move(inputs), std::move(attributes),
@@ -168,8 +159,8 @@ class PlanFixture : public ::testing::Test {
   }
 
   OpRegistry ops_ = plan_toy_ops();
-  std::filesystem::path folder_;
-  std::string path_;
+  const test::TempFolder folder_;
+  const std::string path_ = folder_.file("model.plan");
 };
 
 }  // namespace tutti::test

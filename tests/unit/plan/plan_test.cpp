@@ -76,7 +76,7 @@ TEST_F(PlanTest, WritingLeavesNothingButTheTwoFiles) {
   ASSERT_TRUE(write_plan(make_plan(), path_).ok());
   ASSERT_TRUE(write_plan(make_plan(), path_).ok());
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     names.push_back(entry.path().filename().string());
   }
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("model.plan", "model.plan.data"));
@@ -90,7 +90,7 @@ TEST_F(PlanTest, MappedWeightsOutliveThePlanAndTheFile) {
     ASSERT_TRUE(read.ok());
     weights = read->main->find_value("weights")->constant();
   }
-  std::filesystem::remove_all(folder_);
+  std::filesystem::remove_all(folder_.path());
   EXPECT_EQ(weights.data_as<float>()[999], 999.5F);
 }
 

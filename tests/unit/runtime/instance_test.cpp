@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "fault.h"
+#include "support/temp_folder.h"
 #include "toy.h"
 
 namespace tutti {
@@ -271,7 +272,8 @@ TEST(Instance, SharesAPlanWithOthers) {
 }
 
 TEST(Instance, LoadsAPlanFile) {
-  const std::string path = ::testing::TempDir() + "/toy.plan";
+  const test::TempFolder folder;
+  const std::string path = folder.file("toy.plan");
   const Status written = write_plan(toy::make_plan("cp=3"), path);
   ASSERT_TRUE(written.ok()) << written.to_string();
   toy::ToyBackend backend;

@@ -18,8 +18,11 @@
 
 #include "server/model_backend.h"
 #include "server/repository/model_loader.h"
+#include "support/temp_folder.h"
 
 namespace tutti::server::test {
+
+using tutti::test::TempFolder;
 
 // Keeps outputs in vectors.
 class VectorSink : public OutputSink {
@@ -142,28 +145,6 @@ class FakeBackend : public ModelBackend {
     ModelFacts facts_;
   };
   std::shared_ptr<Gate> gate_;
-};
-
-// A folder that goes away with the object.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tutti-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string path() const { return path_.string(); }
-  void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-  void remove(const std::string& name) const { std::filesystem::remove_all(path_ / name); }
-
- private:
-  std::filesystem::path path_;
 };
 
 // A 4-byte length and the bytes for each element.
