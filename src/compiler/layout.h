@@ -36,8 +36,8 @@ Result<Sharding> choose_splits(const Graph& graph, const CompileOptions& options
 void gather_sooner(const Graph& graph, const CompileOptions& options, const FactorMaps& maps,
                    Sharding* sharding);
 
-// What is made in pieces of whole values by light work and then gathered is made of the whole, where
-// that is cheaper.
+// What is made in pieces of whole values by light work and then gathered is made of the whole,
+// where that is cheaper.
 void stay_whole(const Graph& graph, const CompileOptions& options, const FactorMaps& maps,
                 Sharding* sharding);
 
