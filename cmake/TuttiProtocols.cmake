@@ -62,6 +62,22 @@ function(tutti_protocol target group)
   endif()
 endfunction()
 
+# tutti_protocol_file(TARGET FILE): NAME.pb.h of our own NAME.proto in the current folder.
+function(tutti_protocol_file target file)
+  set(dir "${PROJECT_BINARY_DIR}/generated/proto/${target}")
+  get_filename_component(name "${file}" NAME_WE)
+  file(MAKE_DIRECTORY "${dir}")
+  add_custom_command(
+    OUTPUT "${dir}/${name}.pb.cc" "${dir}/${name}.pb.h"
+    COMMAND protobuf::protoc "--proto_path=${CMAKE_CURRENT_SOURCE_DIR}" "--cpp_out=${dir}" "${file}"
+    DEPENDS "${file}"
+    COMMENT "Generating the messages of ${file}"
+    VERBATIM)
+  add_library(${target} STATIC "${dir}/${name}.pb.cc")
+  target_include_directories(${target} SYSTEM PUBLIC "${dir}")
+  target_link_libraries(${target} PUBLIC protobuf::libprotobuf)
+endfunction()
+
 tutti_protocol(tutti_proto_onnx onnx MESSAGES onnx)
 if(TUTTI_BUILD_SERVER)
   tutti_protocol(tutti_proto_kserve kserve

@@ -132,6 +132,21 @@ typedef struct tutti_device_load {
   double energy_joules; /* since the driver was loaded */
 } tutti_device_load;
 
+/* Something that a backend has made or measured and would otherwise make again: machine code, the
+ * fastest algorithm. Plans carry them (docs/plan.md). All but kind and key is for people. */
+typedef struct tutti_artifact {
+  uint32_t size;
+  const char* kind;    /* "cubin" */
+  const char* target;  /* what it holds for: "sm_90" */
+  const char* made_by; /* "NVRTC 13.0" */
+  const char* name;    /* "row" */
+  /* Two artifacts of a kind and key stand for each other. */
+  uint64_t key_high;
+  uint64_t key_low;
+  const void* content;
+  uint64_t content_bytes;
+} tutti_artifact;
+
 typedef struct tutti_backend_api {
   uint32_t abi; /* TUTTI_BACKEND_ABI */
   uint32_t size;
@@ -242,6 +257,18 @@ typedef struct tutti_backend_api {
                              uint64_t bytes, tutti_error* error);
   int (*device_load)(tutti_backend* backend, int32_t device, tutti_device_load* load,
                      tutti_error* error);
+
+  /* A backend that makes kernels for devices of a kind ("sm_90") without having one: its only
+   * device takes ranks, constants and make_kernel; buffers have no memory, and whatever would run
+   * is TUTTI_UNIMPLEMENTED. TUTTI_INVALID_ARGUMENT names the kinds; TUTTI_NOT_FOUND: no compiler.
+   */
+  tutti_backend* (*create_offline)(const char* target, tutti_error* error);
+  /* From now on, ranks use it instead of making or measuring the same. What is not for this
+   * machine does no harm. */
+  void (*offer_artifact)(tutti_backend* backend, const tutti_artifact* artifact);
+  /* Calls give with everything that the backend's ranks have used so far, wherever it came from. */
+  void (*list_artifacts)(tutti_backend* backend, void* context,
+                         void (*give)(void* context, const tutti_artifact* artifact));
 } tutti_backend_api;
 
 /* The table lives as long as the process. */

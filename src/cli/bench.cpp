@@ -4,15 +4,14 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <random>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/dispatch.h"
 #include "cli/bench_overlap.h"
 #include "cli/bench_report.h"
 #include "cli/load_plan.h"
+#include "cli/random_inputs.h"
 #include "runtime/shape_binding.h"
 
 namespace tutti::cli {
@@ -34,39 +33,6 @@ struct BenchCommand {
   int in_flight = 1;
   bool as_json = false;
 };
-
-// Uniform in [-1, 1); integers and booleans are 0 or 1, which any embedding table has.
-Status fill_random(Tensor* tensor, std::uint32_t seed) {
-  std::minstd_rand random(seed + 1);
-  return dispatch_dtype(tensor->dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* data = tensor->template mutable_data_as<T>();
-    for (std::int64_t i = 0; i < tensor->element_count(); ++i) {
-      if constexpr (std::is_integral_v<T>) {
-        data[i] = static_cast<T>(random() & 1U);
-      } else {
-        const auto unit = static_cast<float>(random()) / static_cast<float>(random.max());
-        data[i] = static_cast<T>(2 * unit - 1);
-      }
-    }
-    return Status();
-  });
-}
-
-Result<std::vector<Tensor>> random_inputs(const Plan& plan, const SymbolMap& sizes) {
-  std::vector<Tensor> inputs;
-  for (const PlanTensor& input : plan.inputs) {
-    auto dims = evaluate(input.shape, sizes);
-    if (!dims.ok()) {
-      return dims.status().with_context(
-          str_cat("input '", input.name, "' of shape ", input.shape, " (give --size NAME=SIZE)"));
-    }
-    TUTTI_ASSIGN_OR_RETURN(Tensor tensor, Tensor::allocate(input.dtype, *std::move(dims)));
-    TUTTI_RETURN_IF_ERROR(fill_random(&tensor, static_cast<std::uint32_t>(inputs.size())));
-    inputs.push_back(std::move(tensor));
-  }
-  return inputs;
-}
 
 Result<SymbolMap> bound_sizes(const Plan& plan, const std::vector<Tensor>& inputs) {
   std::vector<TensorDesc> descs;
@@ -162,7 +128,8 @@ std::function<int()> add_bench(CLI::App& command) {
   auto options = std::make_shared<BenchCommand>();
   add_model_options(command, &options->model);
   add_backend_options(command, &options->backend);
-  command.add_option("--size", options->sizes, "NAME=SIZE for every symbolic dimension");
+  command.add_option("--size", options->sizes,
+                     "NAME=SIZE for a symbolic dimension; those of --profile have their best size");
   command.add_option("--threads", options->threads, "Host threads of all ranks together");
   command.add_option("--warmup", options->warmup, "Forwards before the timed ones")
       ->capture_default_str();

@@ -8,8 +8,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/artifact_report.h"
 #include "cli/model_config.h"
 #include "cli/model_options.h"
+#include "cli/precompile.h"
 
 namespace tutti::cli {
 namespace {
@@ -18,6 +20,7 @@ namespace fs = std::filesystem;
 
 struct CompileCommand {
   ModelOptions model;
+  PrecompileOptions precompile;
   std::string output;
   int version = 1;
   bool explain = false;
@@ -81,8 +84,12 @@ Status run_compile(const CompileCommand& command) {
   ProgressLine progress(command.quiet);
   const Operators operators;
   TUTTI_ASSIGN_OR_RETURN(
-      const PlannedModel planned,
+      PlannedModel planned,
       plan_model(command.model, operators,
+                 [&](std::string_view step, double seconds) { progress.step(step, seconds); }));
+  const auto plan = std::make_shared<Plan>(std::move(planned.plan));
+  TUTTI_RETURN_IF_ERROR(
+      precompile(command.precompile, plan,
                  [&](std::string_view step, double seconds) { progress.step(step, seconds); }));
   const fs::path folder = fs::path(command.output).lexically_normal();
   const fs::path version = folder / std::to_string(command.version);
@@ -91,13 +98,17 @@ Status run_compile(const CompileCommand& command) {
   if (error) {
     return invalid_argument("--output '", version.string(), "': ", error.message());
   }
-  TUTTI_RETURN_IF_ERROR(write_plan(planned.plan, (version / "model.plan").string()));
-  TUTTI_RETURN_IF_ERROR(write_model_config(planned.plan, folder.string()));
-  warn_of_idle_axes(planned.plan);
+  TUTTI_RETURN_IF_ERROR(write_plan(*plan, (version / "model.plan").string()));
+  TUTTI_RETURN_IF_ERROR(write_model_config(*plan, folder.string()));
+  warn_of_idle_axes(*plan);
   if (command.explain) std::fputs(planned.explain.c_str(), stdout);
-  progress.finish(str_cat("wrote ", (version / "model.plan").string(), ": ",
-                          planned.plan.mesh.num_ranks(), " ranks, ", planned.plan.exchanges.size(),
-                          " exchanges"));
+  std::string summary =
+      str_cat("wrote ", (version / "model.plan").string(), ": ", plan->mesh.num_ranks(), " ranks, ",
+              plan->exchanges.size(), " exchanges");
+  for (const ArtifactGroup& group : group_artifacts(plan->artifacts)) {
+    summary += "; " + group.text();
+  }
+  progress.finish(summary);
   return {};
 }
 
@@ -106,6 +117,7 @@ Status run_compile(const CompileCommand& command) {
 std::function<int()> add_compile(CLI::App& command) {
   auto options = std::make_shared<CompileCommand>();
   add_model_options(command, &options->model);
+  add_precompile_options(command, &options->precompile);
   command.add_option("-o,--output", options->output, "REPOSITORY/NAME: the model's folder")
       ->required();
   command.add_option("--version", options->version, "Version folder to write")

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/artifact_report.h"
 #include "cli/model_options.h"
 #include "compiler/cost.h"
 #include "compiler/explain.h"
@@ -133,6 +134,19 @@ Result<json> exchanges_json(const Plan& plan, const SymbolMap& sizes) {
   return exchanges;
 }
 
+json artifacts_json(const Plan& plan) {
+  json rows = json::array();
+  for (const ArtifactGroup& group : group_artifacts(plan.artifacts)) {
+    rows.push_back({{"backend", group.backend},
+                    {"kind", group.kind},
+                    {"target", group.target},
+                    {"made_by", group.made_by},
+                    {"count", group.count},
+                    {"bytes", group.bytes}});
+  }
+  return rows;
+}
+
 Result<json> plan_json(const Plan& plan, const SymbolMap& sizes) {
   json report = {{"compiler_version", plan.compiler_version},
                  {"mesh", plan.mesh.to_string()},
@@ -145,6 +159,7 @@ Result<json> plan_json(const Plan& plan, const SymbolMap& sizes) {
                  {"invariant_inputs", plan.invariant_inputs},
                  {"sizes", sizes},
                  {"ranges", ranges_json(plan)},
+                 {"artifacts", artifacts_json(plan)},
                  {"main", graph_json(*plan.main)}};
   if (plan.prologue != nullptr) report["prologue"] = graph_json(*plan.prologue);
   TUTTI_ASSIGN_OR_RETURN(report["by_rank"], ranks_json(plan, sizes));
@@ -180,6 +195,11 @@ void print_plan(const json& report) {
   std::printf("source        %s\n", report["source_hash"].get<std::string>().c_str());
   std::printf("weights       %.1f MB in model.plan.data\n",
               report["data_bytes"].get<double>() * 1e-6);
+  for (const json& row : report["artifacts"]) {
+    const ArtifactGroup group{row["backend"], row["kind"],  row["target"],
+                              row["made_by"], row["count"], row["bytes"]};
+    std::printf("%-13s %s\n", group.backend.c_str(), group.text().c_str());
+  }
   print_tensors("inputs", report["inputs"]);
   print_tensors("outputs", report["outputs"]);
   for (const auto& [symbol, range] : report["ranges"].items()) {

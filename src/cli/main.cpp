@@ -13,6 +13,7 @@
 #include "cli/serve.h"
 #include "cli/status.h"
 #include "cli/subcommand.h"
+#include "cli/tune.h"
 #include "cli/usage_errors.h"
 #include "tutti/version.h"
 
@@ -29,6 +30,8 @@ constexpr std::array kSubcommands = {
     tutti::cli::Subcommand{"inspect", "Show what a plan or this build holds",
                            tutti::cli::add_inspect},
     tutti::cli::Subcommand{"run", "Run an ONNX model or a plan once", tutti::cli::add_run},
+    tutti::cli::Subcommand{"tune", "Keep what a GPU compiles and measures for a plan in the plan",
+                           tutti::cli::add_tune},
     tutti::cli::Subcommand{"bench", "Time a plan's forward", tutti::cli::add_bench},
 };
 

@@ -16,6 +16,7 @@
 #include "graph/layout.h"
 #include "graph/mesh.h"
 #include "graph/op_def.h"
+#include "plan/artifacts.h"
 #include "tutti/version.h"
 
 namespace tutti {
@@ -62,6 +63,7 @@ struct Plan {
   // Of values of both graphs, for the annotations that writing puts at every node. Reading leaves
   // it empty: what runs depends on shapes and exchanges alone.
   LayoutTable layouts;
+  std::vector<Artifact> artifacts;  // made for certain machines; others do without
   std::string strategy;
   std::string source_hash;
   std::string compiler_version = TUTTI_VERSION;

@@ -104,6 +104,7 @@ Result<Plan> read(const std::string& path, const OpRegistry& registry,
   TUTTI_RETURN_IF_ERROR(parse_model(body, &model));
 
   Plan plan;
+  TUTTI_ASSIGN_OR_RETURN(plan.artifacts, read_artifacts(body));
   DataFileInfo data;
   std::vector<std::string> main_inputs;
   TUTTI_RETURN_IF_ERROR(metadata_from_proto(model, &plan, &data, &main_inputs));

@@ -74,12 +74,13 @@ Status write(const Plan& plan, const std::string& path) {
   }
   metadata_to_proto(plan, {data.size(), data.digest().to_hex()}, &model);
 
+  const std::string artifacts = write_artifacts(plan.artifacts);
   constexpr std::size_t kLimit = (std::size_t{1} << 31) - 1024;
-  if (model.ByteSizeLong() > kLimit) {
-    return invalid_argument("the graph takes ", model.ByteSizeLong(), " bytes, at most ", kLimit,
-                            " are possible");
+  if (model.ByteSizeLong() + artifacts.size() > kLimit) {
+    return invalid_argument("the graph takes ", model.ByteSizeLong(), " bytes and artifacts ",
+                            artifacts.size(), ", at most ", kLimit, " are possible");
   }
-  std::string bytes = model.SerializeAsString();
+  std::string bytes = model.SerializeAsString() + artifacts;
   seal(&bytes);
   TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<AtomicFile> file, AtomicFile::create(path));
   TUTTI_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(bytes))));

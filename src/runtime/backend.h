@@ -15,6 +15,7 @@
 #include "base/tensor.h"
 #include "comm/communicator.h"
 #include "graph/graph.h"
+#include "plan/artifacts.h"
 
 namespace tutti {
 
@@ -168,6 +169,12 @@ class Backend {
   // nor they for it.
   virtual Status write_device_memory(int device, void* target, const void* host, std::size_t bytes);
   virtual Result<DeviceLoad> device_load(int device);
+
+  // From now on, ranks use it instead of making or measuring the same. What is for another machine
+  // or backend does no harm.
+  virtual void offer(const Artifact& /*artifact*/) {}
+  // All that ranks have used so far, wherever it came from.
+  virtual std::vector<Artifact> artifacts() { return {}; }
 };
 
 }  // namespace tutti

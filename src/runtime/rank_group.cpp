@@ -65,6 +65,7 @@ Result<std::unique_ptr<RankGroup>> RankGroup::create(std::shared_ptr<const Plan>
   TUTTI_RETURN_IF_ERROR(check_devices(*plan, backend, &devices));
   std::unique_ptr<RankGroup> group(new RankGroup(std::move(plan), backend, std::move(options)));
   group->crew_options_.devices = std::move(devices);
+  for (const Artifact& artifact : group->plan_->artifacts) backend.offer(artifact);
   const int first = group->crew_options_.devices.front();
   TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<std::byte> on_device,
                          backend.allocate_device(first, 1));

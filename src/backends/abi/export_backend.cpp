@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "backends/abi/artifact.h"
 #include "backends/abi/error.h"
 #include "backends/abi/node_text.h"
 #include "ops/lowering.h"
@@ -51,6 +52,7 @@ namespace tutti::abi {
 namespace {
 
 BackendFactory made_by = nullptr;
+OfflineFactory made_offline_by = nullptr;
 
 Result<TensorDesc> read_desc(const tutti_tensor& tensor) {
   TensorDesc desc;
@@ -98,16 +100,22 @@ class HostCommunicator final : public Communicator {
   const tutti_communicator host_;
 };
 
-tutti_backend* create_backend(tutti_error* error) {
+template <class Make>
+tutti_backend* create_with(Make&& make, tutti_error* error) {
   auto made = std::make_unique<tutti_backend>();
   const int failed = guarded(error, [&]() -> Status {
-    TUTTI_ASSIGN_OR_RETURN(made->backend, made_by());
+    TUTTI_ASSIGN_OR_RETURN(made->backend, make());
     made->description = made->backend->describe();
     LoweringRegistry unused;
     register_all_ops(&made->ops, &unused);
     return {};
   });
   return failed != 0 ? nullptr : made.release();
+}
+
+tutti_backend* create_backend(tutti_error* error) { return create_with(made_by, error); }
+tutti_backend* create_offline(const char* target, tutti_error* error) {
+  return create_with([&] { return made_offline_by(target); }, error);
 }
 
 void destroy_backend(tutti_backend* backend) { delete backend; }
@@ -335,11 +343,30 @@ int device_load(tutti_backend* backend, std::int32_t device, tutti_device_load* 
   });
 }
 
+void offer_artifact(tutti_backend* backend, const tutti_artifact* given) {
+  (void)guarded(nullptr, [&] {
+    backend->backend->offer(to_artifact(backend->backend->name(), *given));
+    return Status();
+  });
+}
+void list_artifacts(tutti_backend* backend, void* context,
+                    void (*give)(void* context, const tutti_artifact* artifact)) {
+  (void)guarded(nullptr, [&] {
+    for (const Artifact& artifact : backend->backend->artifacts()) {
+      const tutti_artifact view = view_of(artifact);
+      give(context, &view);
+    }
+    return Status();
+  });
+}
+
 }  // namespace
 
-const tutti_backend_api* export_backend(const char* name, BackendFactory factory) {
+const tutti_backend_api* export_backend(const char* name, BackendFactory factory,
+                                        OfflineFactory offline) {
   static const tutti_backend_api api = [&] {
     made_by = factory;
+    made_offline_by = offline;
     tutti_backend_api table{};
     table.abi = TUTTI_BACKEND_ABI;
     table.size = sizeof table;
@@ -387,6 +414,9 @@ const tutti_backend_api* export_backend(const char* name, BackendFactory factory
     table.free_device = free_device;
     table.write_device_memory = write_device_memory;
     table.device_load = device_load;
+    table.create_offline = offline == nullptr ? nullptr : create_offline;
+    table.offer_artifact = offer_artifact;
+    table.list_artifacts = list_artifacts;
     return table;
   }();
   return &api;

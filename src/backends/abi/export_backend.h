@@ -9,8 +9,12 @@ namespace tutti::abi {
 // Makes the plug-in's backend; called for each create_backend.
 using BackendFactory = Result<std::unique_ptr<Backend>> (*)();
 
-// A table named `name` (a literal) around what `factory` makes. One table a plug-in: the second
-// call returns the first one's.
-const tutti_backend_api* export_backend(const char* name, BackendFactory factory);
+// Makes one that needs no device, for devices of a kind.
+using OfflineFactory = Result<std::unique_ptr<Backend>> (*)(const std::string& target);
+
+// A table named `name` (a literal) around what `factory` and `offline`, if there is one, make. One
+// table a plug-in: the second call returns the first one's.
+const tutti_backend_api* export_backend(const char* name, BackendFactory factory,
+                                        OfflineFactory offline = nullptr);
 
 }  // namespace tutti::abi

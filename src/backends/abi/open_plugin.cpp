@@ -15,7 +15,7 @@ std::vector<std::string> plugin_paths(const std::string& name, const std::string
   return {(folder / file).string(), (folder.parent_path() / "lib" / file).string()};
 }
 
-Result<std::unique_ptr<Backend>> open_plugin(const std::string& path) {
+Result<std::unique_ptr<Backend>> open_plugin(const std::string& path, const std::string& target) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return not_found("'", path, "' does not exist");
   // Never closed: its threads and what it registered may outlive any caller.
@@ -25,19 +25,19 @@ Result<std::unique_ptr<Backend>> open_plugin(const std::string& path) {
   if (entry == nullptr) {
     return unimplemented("'", path, "' is no backend: it has no " TUTTI_BACKEND_ENTRY);
   }
-  auto backend = make_plugin_backend(entry());
+  auto backend = make_plugin_backend(entry(), target);
   if (!backend.ok() && backend.status().code() == StatusCode::kUnimplemented) {
     return backend.status().with_context(path);
   }
   return backend;
 }
 
-Result<std::unique_ptr<Backend>> find_plugin(const std::string& name,
-                                             const std::string& directory) {
+Result<std::unique_ptr<Backend>> find_plugin(const std::string& name, const std::string& directory,
+                                             const std::string& target) {
   std::string places;
   for (const std::string& path : plugin_paths(name, directory)) {
     std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return open_plugin(path);
+    if (std::filesystem::exists(path, ignored)) return open_plugin(path, target);
     places += str_cat(places.empty() ? "" : ", ", path);
   }
   return not_found("no plug-in for backend '", name, "'; looked for ", places);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "backends/abi/artifact.h"
 #include "backends/abi/error.h"
 #include "backends/abi/node_text.h"
 
@@ -337,6 +338,23 @@ class PluginBackend final : public Backend {
                       load.utilization,  load.power_watts,        load.power_limit_watts,
                       load.energy_joules};
   }
+  void offer(const Artifact& artifact) override {
+    if (api_.offer_artifact == nullptr || artifact.backend != name()) return;
+    const tutti_artifact given = view_of(artifact);
+    api_.offer_artifact(backend_, &given);
+  }
+  std::vector<Artifact> artifacts() override {
+    struct Taker {
+      std::string backend;
+      std::vector<Artifact> taken;
+    } taker{name(), {}};
+    if (api_.list_artifacts == nullptr) return {};
+    api_.list_artifacts(backend_, &taker, [](void* context, const tutti_artifact* artifact) {
+      auto* to = static_cast<Taker*>(context);
+      to->taken.push_back(to_artifact(to->backend, *artifact));
+    });
+    return std::move(taker.taken);
+  }
 
  private:
   std::shared_ptr<std::byte> owned(tutti_device_memory* memory) const {
@@ -354,7 +372,8 @@ constexpr std::size_t kFirstSize = offsetof(tutti_backend_api, open_device_memor
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_plugin_backend(const tutti_backend_api* api) {
+Result<std::unique_ptr<Backend>> make_plugin_backend(const tutti_backend_api* api,
+                                                     const std::string& target) {
   if (api == nullptr || api->abi != TUTTI_BACKEND_ABI) {
     return unimplemented("the plug-in has backend ABI ", api == nullptr ? 0U : api->abi,
                          ", expected ", TUTTI_BACKEND_ABI);
@@ -365,9 +384,13 @@ Result<std::unique_ptr<Backend>> make_plugin_backend(const tutti_backend_api* ap
   }
   auto table = std::make_unique<tutti_backend_api>();
   std::memcpy(table.get(), api, std::min<std::size_t>(api->size, sizeof *table));
+  if (!target.empty() && table->create_offline == nullptr) {
+    return unimplemented("the ", api->name, " plug-in makes no kernels without a device");
+  }
   tutti_backend* backend = nullptr;
   TUTTI_RETURN_IF_ERROR(called([&](tutti_error* error) {
-    backend = api->create_backend(error);
+    backend = target.empty() ? table->create_backend(error)
+                             : table->create_offline(target.c_str(), error);
     return backend == nullptr ? 1 : 0;
   }));
   return std::unique_ptr<Backend>(std::make_unique<PluginBackend>(std::move(table), backend));

@@ -49,7 +49,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::create() {
   TUTTI_RETURN_IF_ERROR(backend->find_devices());
   TUTTI_ASSIGN_OR_RETURN(backend->exchange_way_, exchange_way());
   TUTTI_ASSIGN_OR_RETURN(backend->pipelining_, pipelining());
-  TUTTI_ASSIGN_OR_RETURN(backend->compiler_, KernelCompiler::create());
+  backend->compiler_ = KernelCompiler::create(backend->store_);
   TUTTI_RETURN_IF_ERROR(backend->open_libraries());
   auto nvml = Nvml::open();
   if (nvml.ok()) backend->nvml_ = *std::move(nvml);
@@ -60,14 +60,14 @@ Status CudaBackend::open_libraries() {
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     Device& device = devices_[i];
     const int arch = 10 * device.properties.major + device.properties.minor;
-    TUTTI_ASSIGN_OR_RETURN(device.blas, Blas::create(static_cast<int>(i)));
+    TUTTI_ASSIGN_OR_RETURN(device.blas, Blas::create(static_cast<int>(i), store_));
     auto cudnn = Cudnn::create(static_cast<int>(i), arch);
     if (cudnn.ok()) device.cudnn = *std::move(cudnn);
     cudnn_ = device.cudnn != nullptr ? str_cat("cuDNN ", device.cudnn->version())
                                      : str_cat("no cuDNN (", cudnn.status().message(), ")");
     // What is fastest holds for a card and the libraries that were compared.
-    device.tuner = std::make_unique<Tuner>(
-        cache_folder(), str_cat(device.properties.name, ", ", cudnn_), static_cast<int>(i));
+    device.tuner = std::make_unique<Tuner>(store_, str_cat(device.properties.name, ", ", cudnn_),
+                                           static_cast<int>(i));
   }
   return {};
 }
@@ -100,7 +100,7 @@ std::string CudaBackend::describe() const {
   (void)cudaDriverGetVersion(&driver);
   return str_cat(devices_.size(), " x ", devices_.front().properties.name, " (sm_",
                  10 * devices_.front().properties.major + devices_.front().properties.minor,
-                 "), CUDA driver ", driver / 1000, ".", driver % 1000 / 10, ", NVRTC ",
+                 "), CUDA driver ", driver / 1000, ".", driver % 1000 / 10, ", ",
                  compiler_->version(), ", cuBLASLt ", devices_.front().blas->version(), ", ",
                  cudnn_);
 }

@@ -11,9 +11,9 @@ namespace tutti::cuda {
 
 class CudaBackend final : public Backend {
  public:
-  // UNAVAILABLE "no CUDA device: ..." when there is none or the driver is too old; NOT_FOUND for a
-  // CUDA library that is missing. $TUTTI_CUDA_EXCHANGE says how ranks exchange data: push (the
-  // default), pull or nccl.
+  // UNAVAILABLE "no CUDA device: ..." when there is none or the driver is too old; NOT_FOUND when
+  // cuBLASLt is missing. Without NVRTC, a kernel that no plan brings along is an error.
+  // $TUTTI_CUDA_EXCHANGE says how ranks exchange data: push (the default), pull or nccl.
   static Result<std::unique_ptr<Backend>> create();
 
   std::string name() const override { return "cuda"; }
@@ -31,6 +31,10 @@ class CudaBackend final : public Backend {
   Status write_device_memory(int device, void* target, const void* host,
                              std::size_t bytes) override;
   Result<DeviceLoad> device_load(int device) override;
+  void offer(const Artifact& artifact) override { store_.offer(artifact); }
+  std::vector<Artifact> artifacts() override { return store_.used(); }
+
+  std::size_t num_compiled() const { return compiler_->num_compiled(); }  // kernels, by NVRTC
 
  private:
   struct Device {
@@ -54,6 +58,7 @@ class CudaBackend final : public Backend {
   Status check_device(int device) const;
   Status open_libraries();
 
+  ArtifactStore store_;
   std::unique_ptr<KernelCompiler> compiler_;
   std::vector<Device> devices_;
   std::vector<std::unique_ptr<Carrier>> readers_;  // by device

@@ -41,8 +41,8 @@ cublasLtEpilogue_t epilogue_of(const BlasShape& shape) {
 
 }  // namespace
 
-Result<std::unique_ptr<Blas>> Blas::create(int device) {
-  std::unique_ptr<Blas> blas(new Blas);
+Result<std::unique_ptr<Blas>> Blas::create(int device, ArtifactStore& store) {
+  std::unique_ptr<Blas> blas(new Blas(store));
   TUTTI_ASSIGN_OR_RETURN(blas->library_, DynamicLibrary::open("libcublasLt.so.13"));
   const DynamicLibrary& library = *blas->library_;
   Functions& f = blas->f_;
@@ -87,22 +87,23 @@ Status Blas::check(cublasStatus_t status, const char* call) const {
 }
 
 // Choices hold for the library's version, the card, and everything that the shape says.
-Hash128 Blas::key_of(const BlasShape& s) const {
+Artifact Blas::artifact_of(const BlasShape& s) const {
   const std::string text =
       str_cat("product-2 ", version(), " ", card_, " ", kMaxWorkspace, " ", dtype_name(s.dtype),
               " ", s.m, " ", s.n, " ", s.k, " ", s.transpose_b, " ", s.batch, " ", s.a_stride, " ",
               s.b_stride, " ", s.c_stride, " ", s.a_alignment, " ", s.b_alignment, " ",
               s.c_alignment, " ", s.has_bias, " ", s.activation, " ", s.has_residual);
-  return hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+  const Hash128 key = hash_bytes(std::as_bytes(std::span(text.data(), text.size())));
+  return {"cuda", "product", str_cat(card_, ", cuBLASLt ", version()), "", text, key, ""};
 }
 
 std::optional<Blas::Choice> Blas::find_choice(const BlasShape& shape) {
   const std::lock_guard lock(mutex_);
   if (const auto known = chosen_.find(shape); known != chosen_.end()) return known->second;
-  const std::string kept = cache_.read(key_of(shape), "product");
+  const auto kept = store_.find(artifact_of(shape));
   Choice choice;
-  if (kept.size() != sizeof choice) return std::nullopt;
-  std::memcpy(&choice, kept.data(), sizeof choice);
+  if (kept == nullptr || kept->content.size() != sizeof choice) return std::nullopt;
+  std::memcpy(&choice, kept->content.data(), sizeof choice);
   if (choice.workspace > kMaxWorkspace) return std::nullopt;
   chosen_.emplace(shape, choice);
   return choice;
@@ -268,8 +269,9 @@ Status BlasProduct::measure(const BlasAddresses& at) {
   algorithm_ = found.algo;
   const Blas::Choice choice{found.algo, found.workspaceSize};
   blas_.chosen_.emplace(shape_, choice);
-  blas_.cache_.write(blas_.key_of(shape_), "product",
-                     std::string(reinterpret_cast<const char*>(&choice), sizeof choice));
+  Artifact artifact = blas_.artifact_of(shape_);
+  artifact.content.assign(reinterpret_cast<const char*>(&choice), sizeof choice);
+  blas_.store_.add(std::move(artifact));
   return {};
 }
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/disk_cache.h"
+#include "backends/cuda/artifact_store.h"
 #include "backends/cuda/dynamic_library.h"
 #include "backends/cuda/memory.h"
 #include "base/dtype.h"
@@ -52,7 +52,8 @@ struct BlasAddresses {
 // The library on one device. Thread-safe; outlives its products.
 class Blas {
  public:
-  static Result<std::unique_ptr<Blas>> create(int device);
+  // The store outlives it.
+  static Result<std::unique_ptr<Blas>> create(int device, ArtifactStore& store);
   ~Blas();
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
@@ -83,17 +84,17 @@ class Blas {
     std::size_t workspace = 0;
   };
 
-  Blas() = default;
+  explicit Blas(ArtifactStore& store) : store_(store) {}
   Status check(cublasStatus_t status, const char* call) const;
-  Hash128 key_of(const BlasShape& shape) const;
-  // From memory or disk.
+  Artifact artifact_of(const BlasShape& shape) const;
+  // From memory or the store.
   std::optional<Choice> find_choice(const BlasShape& shape);
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions f_;
   cublasLtHandle_t handle_ = nullptr;
   std::string card_;
-  DiskCache cache_;
+  ArtifactStore& store_;
   std::mutex mutex_;
   std::map<BlasShape, Choice> chosen_;  // under mutex_
 };

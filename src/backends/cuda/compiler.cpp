@@ -1,5 +1,7 @@
 #include "backends/cuda/compiler.h"
 
+#include <optional>
+
 #include "backends/cuda/check.h"
 
 namespace tutti::cuda {
@@ -13,6 +15,20 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
+constexpr const char* kKind = "cubin";
+constexpr const char* kOptions[] = {"--std=c++17", "-lineinfo"};
+
+// In a plan: machine code is good for its architecture whoever has compiled it. On disk with the
+// compiler's version, so that a new one is made use of.
+Hash128 key_of(const std::string& text, int arch, std::optional<int> compiler = std::nullopt) {
+  Hasher hasher;
+  hasher.update(bytes_of(text));
+  for (const char* option : kOptions) hasher.update(bytes_of(option));
+  hasher.update(static_cast<std::uint64_t>(arch));
+  if (compiler) hasher.update(static_cast<std::uint64_t>(*compiler));
+  return hasher.digest();
+}
+
 }  // namespace
 
 std::string KernelSource::text() const {
@@ -24,37 +40,36 @@ std::string KernelSource::text() const {
   return text + code;
 }
 
-Result<std::unique_ptr<KernelCompiler>> KernelCompiler::create() {
-  std::unique_ptr<KernelCompiler> compiler(new KernelCompiler);
-  TUTTI_ASSIGN_OR_RETURN(compiler->library_, DynamicLibrary::open("libnvrtc.so.13"));
-  const DynamicLibrary& library = *compiler->library_;
-  Functions& f = compiler->nvrtc_;
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcVersion", &f.version));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcCreateProgram", &f.create));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcDestroyProgram", &f.destroy));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcCompileProgram", &f.compile));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetCUBINSize", &f.cubin_size));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetCUBIN", &f.cubin));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetProgramLogSize", &f.log_size));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetProgramLog", &f.log));
-  TUTTI_RETURN_IF_ERROR(library.find("nvrtcGetErrorString", &f.error_string));
-  f.version(&compiler->major_, &compiler->minor_);
+std::unique_ptr<KernelCompiler> KernelCompiler::create(ArtifactStore& store,
+                                                       const std::string& nvrtc) {
+  std::unique_ptr<KernelCompiler> compiler(new KernelCompiler(store));
+  compiler->has_nvrtc_ = compiler->open_nvrtc(nvrtc);
   return compiler;
 }
 
-std::string KernelCompiler::version() const { return str_cat(major_, ".", minor_); }
+Status KernelCompiler::open_nvrtc(const std::string& soname) {
+  TUTTI_ASSIGN_OR_RETURN(library_, DynamicLibrary::open(soname));
+  Functions& f = nvrtc_;
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcVersion", &f.version));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcCreateProgram", &f.create));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcDestroyProgram", &f.destroy));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcCompileProgram", &f.compile));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcGetCUBINSize", &f.cubin_size));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcGetCUBIN", &f.cubin));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcGetProgramLogSize", &f.log_size));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcGetProgramLog", &f.log));
+  TUTTI_RETURN_IF_ERROR(library_->find("nvrtcGetErrorString", &f.error_string));
+  f.version(&major_, &minor_);
+  return {};
+}
+
+std::string KernelCompiler::version() const {
+  return has_nvrtc_.ok() ? str_cat("NVRTC ", major_, ".", minor_) : "no NVRTC";
+}
 
 std::size_t KernelCompiler::num_compiled() const {
   const std::lock_guard lock(mutex_);
   return num_compiled_;
-}
-
-Hash128 KernelCompiler::key_of(const std::string& text, int arch) const {
-  Hasher hasher;
-  hasher.update(bytes_of(text));
-  hasher.update(static_cast<std::uint64_t>(arch));
-  hasher.update(static_cast<std::uint64_t>(major_ * 1000 + minor_));
-  return hasher.digest();
 }
 
 Result<std::string> KernelCompiler::run_compiler(const std::string& text, const std::string& entry,
@@ -66,7 +81,7 @@ Result<std::string> KernelCompiler::run_compiler(const std::string& text, const 
     return internal_error("cuda: nvrtc: ", nvrtc_.error_string(result));
   }
   const std::string target = str_cat("--gpu-architecture=sm_", arch);
-  const char* options[] = {target.c_str(), "--std=c++17", "-lineinfo"};
+  const char* options[] = {target.c_str(), kOptions[0], kOptions[1]};
   result = nvrtc_.compile(program, 3, options);
   std::string out;
   std::size_t size = 0;
@@ -84,26 +99,63 @@ Result<std::string> KernelCompiler::run_compiler(const std::string& text, const 
   return out;
 }
 
-Result<std::shared_ptr<const std::string>> KernelCompiler::compile(const KernelSource& source,
-                                                                   int arch) {
-  const std::string text = source.text();
-  const Hash128 key = key_of(text, arch);
+Result<KernelCompiler::Code> KernelCompiler::find_or_compile(const std::string& text,
+                                                             const std::string& entry, int arch,
+                                                             const Hash128& key) {
+  Artifact artifact;
+  artifact.backend = "cuda";
+  artifact.kind = kKind;
+  artifact.target = str_cat("sm_", arch);
+  artifact.made_by = version();
+  artifact.name = entry;
+  artifact.key = key;
+  const Hash128 disk_key = key_of(text, arch, major_ * 1000 + minor_);
+  if (Code found = store_.find(artifact, disk_key)) return found;
+  if (!has_nvrtc_.ok()) {
+    return not_found(
+        "kernel ", entry, " for sm_", arch,
+        " is neither in the plan nor in the cache, and is not compiled: ", has_nvrtc_.message());
+  }
+  TUTTI_ASSIGN_OR_RETURN(artifact.content, run_compiler(text, entry, arch));
   {
     const std::lock_guard lock(mutex_);
-    const auto found = code_.find(as_key(key));
-    if (found != code_.end()) return found->second;
+    ++num_compiled_;
   }
-  // Outside of the lock: ranks compile side by side. Two may make the same code; one is kept.
-  std::string code = cache_.read(key, "cubin");
-  const bool is_cached = !code.empty();
-  if (!is_cached) {
-    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source.entry, arch));
-    cache_.write(key, "cubin", code);
+  return store_.add(std::move(artifact), disk_key);
+}
+
+Result<KernelCompiler::Code> KernelCompiler::compile(const KernelSource& source, int arch) {
+  const std::string text = source.text();
+  const Hash128 key = key_of(text, arch);
+  std::promise<Result<Code>> promise;
+  std::shared_future<Result<Code>> made;
+  bool is_ours = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [place, is_new] = code_.try_emplace(as_key(key));
+    if (is_new) place->second = promise.get_future().share();
+    made = place->second;
+    is_ours = is_new;
   }
-  const std::lock_guard lock(mutex_);
-  if (!is_cached) ++num_compiled_;
-  return code_.emplace(as_key(key), std::make_shared<const std::string>(std::move(code)))
-      .first->second;
+  // Outside of the lock: ranks compile side by side, and wait for each other's where it is the
+  // same.
+  if (!is_ours) return made.get();
+  Result<Code> code = find_or_compile(text, source.entry, arch, key);
+  promise.set_value(code);
+  if (!code.ok()) {
+    const std::lock_guard lock(mutex_);
+    code_.erase(as_key(key));
+  }
+  return code;
+}
+
+Result<cudaKernel_t> KernelCompiler::load_code(const Artifact& code, const std::string& entry) {
+  cudaLibrary_t library = nullptr;
+  TUTTI_CUDA(
+      cudaLibraryLoadData(&library, code.content.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  cudaKernel_t kernel = nullptr;
+  TUTTI_CUDA(cudaLibraryGetKernel(&kernel, library, entry.c_str()));
+  return kernel;
 }
 
 Result<cudaKernel_t> KernelCompiler::load(const KernelSource& source, int arch) {
@@ -113,15 +165,18 @@ Result<cudaKernel_t> KernelCompiler::load(const KernelSource& source, int arch) 
     const auto found = kernels_.find(as_key(key));
     if (found != kernels_.end()) return found->second;
   }
-  TUTTI_ASSIGN_OR_RETURN(const auto code, compile(source, arch));
-  const std::lock_guard lock(mutex_);
+  TUTTI_ASSIGN_OR_RETURN(Code code, compile(source, arch));
+  std::unique_lock lock(mutex_);
   const auto found = kernels_.find(as_key(key));
   if (found != kernels_.end()) return found->second;
-  cudaLibrary_t library = nullptr;
-  TUTTI_CUDA(cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  cudaKernel_t kernel = nullptr;
-  TUTTI_CUDA(cudaLibraryGetKernel(&kernel, library, source.entry.c_str()));
-  kernels_.emplace(as_key(key), kernel);
+  Result<cudaKernel_t> kernel = load_code(*code, source.entry);
+  if (!kernel.ok() && store_.withdraw(kKind, key)) {
+    // A plan's code that the driver does not take is as good as none.
+    code_.erase(as_key(key));
+    lock.unlock();
+    return load(source, arch);
+  }
+  if (kernel.ok()) kernels_.emplace(as_key(key), *kernel);
   return kernel;
 }
 

@@ -1,9 +1,10 @@
-// Compiles kernels for a card with NVRTC and keeps the machine code, in memory and on disk.
+// Machine code of kernels: from a plan, from the cache, or compiled for a card with NVRTC.
 #pragma once
 
 #include <cuda_runtime_api.h>
 #include <nvrtc.h>
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda/disk_cache.h"
+#include "backends/cuda/artifact_store.h"
 #include "backends/cuda/dynamic_library.h"
 #include "base/hash.h"
 
@@ -31,21 +32,27 @@ struct KernelSource {
 // The text of a file of kernels/, built into the library; empty when there is none.
 std::string_view kernel_file(std::string_view name);
 
-// Thread-safe. One a process.
+// Thread-safe. One a backend.
 class KernelCompiler {
  public:
-  // Errors: NVRTC is missing.
-  static Result<std::unique_ptr<KernelCompiler>> create();
+  // The store outlives it. Without the library NVRTC, only what the store has is to be had.
+  static std::unique_ptr<KernelCompiler> create(ArtifactStore& store,
+                                                const std::string& nvrtc = "libnvrtc.so.13");
 
-  // Machine code for compute capability `arch` (90 for 9.0). Errors: what the compiler says, with
-  // the source's entry.
-  Result<std::shared_ptr<const std::string>> compile(const KernelSource& source, int arch);
+  // NOT_FOUND when NVRTC is missing.
+  const Status& has_nvrtc() const { return has_nvrtc_; }
 
-  // Compiled (or cached) and loaded; valid on every device of that capability, for ever.
+  // Machine code for compute capability `arch` (90 for 9.0). Code of any version of NVRTC is taken
+  // from plans, only this one's from disk. Errors: what the compiler says, with the source's entry;
+  // NOT_FOUND for a kernel that nobody has and NVRTC is missing.
+  using Code = std::shared_ptr<const Artifact>;
+  Result<Code> compile(const KernelSource& source, int arch);
+
+  // Compiled (or found) and loaded; valid on every device of that capability, for ever.
   Result<cudaKernel_t> load(const KernelSource& source, int arch);
 
-  std::string version() const;
-  std::size_t num_compiled() const;  // by NVRTC, neither found in memory nor on disk
+  std::string version() const;       // "NVRTC 13.0"
+  std::size_t num_compiled() const;  // by NVRTC, neither found in memory nor in the store
 
  private:
   struct Functions {
@@ -60,20 +67,26 @@ class KernelCompiler {
     decltype(&nvrtcGetErrorString) error_string = nullptr;
   };
 
-  KernelCompiler() = default;
-  Hash128 key_of(const std::string& text, int arch) const;
+  using Key = std::pair<std::uint64_t, std::uint64_t>;
+
+  explicit KernelCompiler(ArtifactStore& store) : store_(store) {}
+  Status open_nvrtc(const std::string& soname);
+  Result<Code> find_or_compile(const std::string& text, const std::string& entry, int arch,
+                               const Hash128& key);
+  Result<cudaKernel_t> load_code(const Artifact& code, const std::string& entry);
   Result<std::string> run_compiler(const std::string& text, const std::string& entry, int arch);
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions nvrtc_;
   int major_ = 0;
   int minor_ = 0;
-  DiskCache cache_;
+  ArtifactStore& store_;
+  Status has_nvrtc_;
 
   mutable std::mutex mutex_;
   // Under mutex_.
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::shared_ptr<const std::string>> code_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, cudaKernel_t> kernels_;
+  std::map<Key, std::shared_future<Result<Code>>> code_;  // made, or being made by some thread
+  std::map<Key, cudaKernel_t> kernels_;
   std::size_t num_compiled_ = 0;
 };
 

@@ -70,11 +70,7 @@ CudaRankDevice::~CudaRankDevice() {
 
 Result<std::unique_ptr<Kernel>> CudaRankDevice::make_kernel(const KernelSpec& spec) {
   TUTTI_RETURN_IF_ERROR(activate(context_.device));
-  const KernelFactory factory = kernel_table().find(spec.node.type());
-  if (factory == nullptr) {
-    return unimplemented("the cuda backend has no kernel for ", spec.node.type());
-  }
-  return factory(spec, context_);
+  return tutti::cuda::make_kernel(spec, context_);
 }
 
 Result<std::unique_ptr<DeviceBuffer>> CudaRankDevice::allocate(std::size_t bytes) {

@@ -25,6 +25,14 @@ const KernelTable& kernel_table() {
   return table;
 }
 
+KernelResult make_kernel(const KernelSpec& spec, RankContext& context) {
+  const KernelFactory factory = kernel_table().find(spec.node.type());
+  if (factory == nullptr) {
+    return unimplemented("the cuda backend has no kernel for ", spec.node.type());
+  }
+  return factory(spec, context);
+}
+
 AxisView view_axis(const Dims& dims, std::int64_t axis) {
   AxisView view;
   for (std::size_t d = 0; d < dims.size(); ++d) {

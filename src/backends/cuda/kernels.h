@@ -31,6 +31,9 @@ class KernelTable {
 
 const KernelTable& kernel_table();
 
+// The kernel of a node; UNIMPLEMENTED when the table has none.
+KernelResult make_kernel(const KernelSpec& spec, RankContext& context);
+
 void register_pointwise_kernels(KernelTable* table);
 void register_copy_kernels(KernelTable* table);
 void register_index_kernels(KernelTable* table);

@@ -244,6 +244,7 @@ KernelResult make_blas(const Product& p, RankContext& context, bool fuses) {
     shape.has_bias = fuses_bias;
     shape.has_residual = fuses_residual;
     if (fuses_activation) shape.activation = p.activation;
+    if (context.is_dry) continue;
     TUTTI_ASSIGN_OR_RETURN(auto product, BlasProduct::create(*context.blas, context.stream, shape));
     products.push_back(std::move(product));
   }
@@ -258,10 +259,12 @@ KernelResult make_blas(const Product& p, RankContext& context, bool fuses) {
 
 KernelResult make_product(Product p, RankContext& context) {
   if (p.rows * p.columns * p.batch() == 0) return make_empty_kernel();
-  if (is_floating(p.dtype) && p.k > 0 && context.blas != nullptr) {
+  if (is_floating(p.dtype) && p.k > 0 && (context.blas != nullptr || context.is_dry)) {
     for (const bool fuses : {true, false}) {
       auto kernel = make_blas(p, context, fuses);
-      if (kernel.ok() || kernel.status().code() != StatusCode::kUnimplemented) return kernel;
+      const bool is_refused = kernel.status().code() == StatusCode::kUnimplemented;
+      // Without a device, what the library fuses and what it takes at all is not known.
+      if (!is_refused && !(kernel.ok() && context.is_dry)) return kernel;
     }
   }
   return make_plain(std::move(p), context);

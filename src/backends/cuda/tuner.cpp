@@ -21,19 +21,20 @@ std::span<const std::byte> bytes_of(std::string_view text) {
 
 }  // namespace
 
-Tuner::Tuner(std::string folder, std::string machine, int device)
-    : cache_(std::move(folder)), machine_(std::move(machine)), device_(device) {}
+Tuner::Tuner(ArtifactStore& store, std::string machine, int device)
+    : store_(store), machine_(std::move(machine)), device_(device) {}
 
-Hash128 Tuner::hash_of(const std::string& key) const {
-  return hash_bytes(bytes_of(str_cat(machine_, "\n", key)));
+Artifact Tuner::artifact_of(const std::string& key) const {
+  return {"cuda", "choice", machine_, "", key, hash_bytes(bytes_of(str_cat(machine_, "\n", key))),
+          ""};
 }
 
 std::string Tuner::find(const std::string& key) {
   const auto known = choices_.find(key);
   if (known != choices_.end()) return known->second;
-  std::string name = cache_.read(hash_of(key), "choice");
-  if (!name.empty()) choices_.emplace(key, name);
-  return name;
+  const auto kept = store_.find(artifact_of(key));
+  if (kept == nullptr) return "";
+  return choices_.emplace(key, kept->content).first->second;
 }
 
 std::string Tuner::known(const std::string& key) {
@@ -43,7 +44,9 @@ std::string Tuner::known(const std::string& key) {
 
 void Tuner::keep(const std::string& key, const std::string& name) {
   choices_[key] = name;
-  cache_.write(hash_of(key), "choice", name);
+  Artifact artifact = artifact_of(key);
+  artifact.content = name;
+  store_.add(std::move(artifact));
 }
 
 // Seconds of one of `runs` runs.

@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda/disk_cache.h"
-#include "base/hash.h"
+#include "backends/cuda/artifact_store.h"
 #include "base/status.h"
 
 namespace tutti::cuda {
@@ -27,9 +26,9 @@ struct TunedWay {
 // Of one device. Thread-safe: one thread measures at a time.
 class Tuner {
  public:
-  // Choices are kept in memory and, if `folder` is not empty, on disk there (DiskCache). `machine`
-  // is what they hold for: the card and the libraries' versions.
-  Tuner(std::string folder, std::string machine, int device);
+  // Choices are kept in the store, which outlives it. `machine` is what they hold for: the card and
+  // the libraries' versions.
+  Tuner(ArtifactStore& store, std::string machine, int device);
 
   // The name of the way that was chosen for `key`; empty when there was no choice yet.
   std::string known(const std::string& key);
@@ -40,13 +39,13 @@ class Tuner {
                               std::span<const TunedWay> ways);
 
  private:
-  Hash128 hash_of(const std::string& key) const;
+  Artifact artifact_of(const std::string& key) const;
   std::string find(const std::string& key);  // under mutex_
   void keep(const std::string& key, const std::string& name);
   static Result<double> time(cudaStream_t stream, const TunedWay& way, int runs);
   static Result<std::size_t> measure(cudaStream_t stream, std::span<const TunedWay> ways);
 
-  const DiskCache cache_;
+  ArtifactStore& store_;
   const std::string machine_;
   const int device_;
   std::mutex mutex_;

@@ -68,6 +68,8 @@ class MemoryBackend final : public Backend {
     if (device != 0) return invalid_argument("no device ", device);
     return DeviceLoad{"GPU-7", 6, 5, 0.25, 300, 700, 1e9};
   }
+  void offer(const Artifact& artifact) override { artifacts_.push_back(artifact); }
+  std::vector<Artifact> artifacts() override { return artifacts_; }
   static inline int freed = 0;
 
  private:
@@ -81,6 +83,7 @@ class MemoryBackend final : public Backend {
   }
 
   std::unique_ptr<Backend> cpu_ = cpu::make_cpu_backend();
+  std::vector<Artifact> artifacts_;
 };
 
 // A process exports one backend.
@@ -91,8 +94,16 @@ Result<std::unique_ptr<Backend>> make_cpu() {
   return cpu::make_cpu_backend();
 }
 
+// Without a device; its first artifact tells for what.
+Result<std::unique_ptr<Backend>> make_offline(const std::string& target) {
+  if (target != "kind 7") return invalid_argument("'", target, "' is no kind, expected kind 7");
+  auto backend = std::make_unique<MemoryBackend>();
+  backend->offer({"", "kind", target, "", "", {}, ""});
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
 std::unique_ptr<Backend> plugin() {
-  auto backend = make_plugin_backend(export_backend("elsewhere", make_cpu));
+  auto backend = make_plugin_backend(export_backend("elsewhere", make_cpu, make_offline));
   EXPECT_TRUE(backend.ok()) << backend.status().to_string();
   return *std::move(backend);
 }
@@ -286,7 +297,7 @@ TEST(Plugin, SharedMemoryOfDevicesAndTheirLoadCross) {
 // A plug-in that was built before they came.
 TEST(Plugin, EntriesThatAnOlderPluginLacksAreDoneWithout) {
   exports_memory = true;
-  tutti_backend_api table = *export_backend("elsewhere", make_cpu);
+  tutti_backend_api table = *export_backend("elsewhere", make_cpu, make_offline);
   table.size = offsetof(tutti_backend_api, open_device_memory);
   auto made = make_plugin_backend(&table);
   exports_memory = false;
@@ -296,10 +307,36 @@ TEST(Plugin, EntriesThatAnOlderPluginLacksAreDoneWithout) {
   EXPECT_EQ(*(*made)->allocate_device(0, 4), nullptr);
   EXPECT_FALSE((*made)->write_device_memory(0, nullptr, "abc", 4).ok());
   EXPECT_EQ((*made)->device_load(0).status().code(), StatusCode::kUnimplemented);
+  (*made)->offer({"elsewhere", "kind", "", "", "", {}, ""});
+  EXPECT_TRUE((*made)->artifacts().empty());
+  EXPECT_EQ(make_plugin_backend(&table, "kind 7").status().code(), StatusCode::kUnimplemented);
+}
+
+TEST(Plugin, ArtifactsCrossBothWays) {
+  exports_memory = true;
+  const auto backend = plugin();
+  exports_memory = false;
+  const Artifact mine = {"elsewhere", "kind", "target", "maker", "name", {1, ~0ULL},
+                         std::string("a\0b", 3)};
+  Artifact foreign = mine;
+  foreign.backend = "another";
+  backend->offer(mine);
+  backend->offer(foreign);
+  EXPECT_EQ(backend->artifacts(), std::vector<Artifact>{mine});
+}
+
+TEST(Plugin, ABackendWithoutDevicesIsMadeForATarget) {
+  const tutti_backend_api* table = export_backend("elsewhere", make_cpu, make_offline);
+  auto made = make_plugin_backend(table, "kind 7");
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  ASSERT_EQ((*made)->artifacts().size(), 1);
+  EXPECT_EQ((*made)->artifacts()[0].target, "kind 7");
+  EXPECT_THAT(make_plugin_backend(table, "kind 8").status().message(),
+              HasSubstr("'kind 8' is no kind, expected kind 7"));
 }
 
 TEST(Plugin, AnotherAbiIsRefusedWithBothNumbers) {
-  tutti_backend_api table = *export_backend("elsewhere", make_cpu);
+  tutti_backend_api table = *export_backend("elsewhere", make_cpu, make_offline);
   table.abi = TUTTI_BACKEND_ABI + 1;
   EXPECT_THAT(make_plugin_backend(&table).status().message(),
               HasSubstr("has backend ABI 3, expected 2"));

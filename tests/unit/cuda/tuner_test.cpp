@@ -24,12 +24,19 @@ class TunerTest : public ::testing::Test {
             }};
   }
 
+  // By another process.
+  std::string known_on_disk(const std::string& key) {
+    ArtifactStore store(folder_);
+    return Tuner(store, "card", 0).known(key);
+  }
+
   const test::TempFolder temporary_;
   const std::string folder_ = temporary_.path();
 };
 
 TEST_F(TunerTest, TakesTheOnlyWayWithoutMeasuring) {
-  Tuner tuner(folder_, "card", 0);
+  ArtifactStore tuner_store(folder_);
+  Tuner tuner(tuner_store, "card", 0);
   int count = 0;
   const std::array ways{way("only", Status(), &count)};
   EXPECT_EQ(*tuner.fastest("key", nullptr, ways), 0);
@@ -38,7 +45,8 @@ TEST_F(TunerTest, TakesTheOnlyWayWithoutMeasuring) {
 }
 
 TEST_F(TunerTest, RefusesToChooseAmongNothing) {
-  Tuner tuner(folder_, "card", 0);
+  ArtifactStore tuner_store(folder_);
+  Tuner tuner(tuner_store, "card", 0);
   EXPECT_FALSE(tuner.fastest("key", nullptr, {}).ok());
 }
 
@@ -71,36 +79,42 @@ TEST_F(TunerOnGpu, KeepsTheFastestForTheSameMachineAndKey) {
   int slow = 0;
   int fast = 0;
   const std::array ways{fill("slow", kBytes, &slow), fill("fast", 64, &fast)};
-  Tuner first(folder_, "card", 0);
+  ArtifactStore first_store(folder_);
+  Tuner first(first_store, "card", 0);
   EXPECT_EQ(*first.fastest("key", stream_, ways), 1);
   EXPECT_GT(slow, 1);
   EXPECT_GT(fast, 1);
   EXPECT_EQ(first.known("key"), "fast");
   EXPECT_EQ(first.known("another key"), "");
   slow = fast = 0;
-  Tuner second(folder_, "card", 0);
+  ArtifactStore second_store(folder_);
+  Tuner second(second_store, "card", 0);
   EXPECT_EQ(*second.fastest("key", stream_, ways), 1);
   EXPECT_EQ(slow + fast, 0);  // read, not measured
-  Tuner another(folder_, "another card", 0);
+  ArtifactStore another_store(folder_);
+  Tuner another(another_store, "another card", 0);
   EXPECT_EQ(another.known("key"), "");
 }
 
 TEST_F(TunerOnGpu, MeasuresAgainWhenTheFileIsBrokenOrItsWayIsGone) {
   int count = 0;
   const std::array ways{fill("slow", kBytes, &count), fill("fast", 64, &count)};
-  Tuner first(folder_, "card", 0);
+  ArtifactStore first_store(folder_);
+  Tuner first(first_store, "card", 0);
   ASSERT_TRUE(first.fastest("key", stream_, ways).ok());
   for (const auto& file : fs::directory_iterator(folder_)) std::ofstream(file.path()) << "card\n";
-  EXPECT_EQ(Tuner(folder_, "card", 0).known("key"), "");
+  EXPECT_EQ(known_on_disk("key"), "");
   const std::array others{fill("other", kBytes, &count), fill("third", 64, &count)};
-  Tuner second(folder_, "card", 0);
+  ArtifactStore second_store(folder_);
+  Tuner second(second_store, "card", 0);
   EXPECT_EQ(*second.fastest("key", stream_, others), 1);
   EXPECT_EQ(second.known("key"), "third");
 }
 
 TEST_F(TunerOnGpu, PassesOverWaysThatFail) {
   int count = 0;
-  Tuner tuner(folder_, "card", 0);
+  ArtifactStore tuner_store(folder_);
+  Tuner tuner(tuner_store, "card", 0);
   const std::array ways{way("broken", internal_error("no"), &count), fill("works", 64, &count)};
   EXPECT_EQ(*tuner.fastest("key", stream_, ways), 1);
   const std::array broken{way("a", internal_error("no"), &count),

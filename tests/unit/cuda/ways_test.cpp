@@ -47,9 +47,7 @@ class CudaWays : public ::testing::Test {
     context_.arch = 10 * properties.major + properties.minor;
     context_.multiprocessors = properties.multiProcessorCount;
     context_.shared_bytes = properties.sharedMemPerBlockOptin;
-    auto compiler = KernelCompiler::create();
-    ASSERT_TRUE(compiler.ok()) << compiler.status().to_string();
-    compiler_ = *std::move(compiler);
+    compiler_ = KernelCompiler::create(store_);
     context_.compiler = compiler_.get();
     auto cudnn = Cudnn::create(0, context_.arch);
     if (!cudnn.ok()) GTEST_SKIP() << cudnn.status().message();
@@ -98,6 +96,7 @@ class CudaWays : public ::testing::Test {
     return std::sqrt(error / norm);
   }
 
+  ArtifactStore store_;
   std::unique_ptr<KernelCompiler> compiler_;
   std::unique_ptr<Cudnn> cudnn_;
   RankContext context_;
