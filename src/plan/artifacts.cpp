@@ -43,6 +43,13 @@ Hash128 key_from(std::string_view bytes) {
   return {words[0], words[1]};
 }
 
+// What protobuf reads.
+Status check_size(std::size_t bytes) {
+  constexpr std::size_t kLimit = (std::size_t{1} << 31) - 1;
+  if (bytes <= kLimit) return {};
+  return invalid_argument("has ", bytes, " bytes, at most ", kLimit, " are possible");
+}
+
 // A range of the file.
 struct Extent {
   std::size_t first = 0;  // of the field's tag
@@ -171,12 +178,14 @@ Result<std::vector<Artifact>> read_artifacts(std::span<const std::byte> body) {
 Status replace_artifacts(const std::string& path, const std::vector<Artifact>& artifacts) {
   const auto replace = [&]() -> Status {
     TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<MappedFile> old, MappedFile::open(path));
+    TUTTI_RETURN_IF_ERROR(check_size(old->bytes().size()));
     TUTTI_ASSIGN_OR_RETURN(const std::span<const std::byte> body, unseal(old->bytes()));
     TUTTI_ASSIGN_OR_RETURN(const std::optional<Extent> section, find_section(body));
     std::string bytes(reinterpret_cast<const char*>(body.data()), body.size());
     if (section) bytes.erase(section->first, section->last - section->first);
     bytes += write_artifacts(artifacts);
     seal(&bytes);
+    TUTTI_RETURN_IF_ERROR(check_size(bytes.size()));
     TUTTI_ASSIGN_OR_RETURN(const std::unique_ptr<AtomicFile> file, AtomicFile::create(path));
     TUTTI_RETURN_IF_ERROR(file->write(std::as_bytes(std::span(bytes))));
     return file->commit();

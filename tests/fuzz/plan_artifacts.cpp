@@ -1,10 +1,9 @@
 // The section of a plan file for what backends have made, without the plan around it.
-#include "plan/artifacts.h"
-
 #include <google/protobuf/io/coded_stream.h>
 
 #include "artifacts.pb.h"
 #include "fuzz/surface.h"
+#include "plan/artifacts.h"
 
 namespace tutti::fuzz {
 namespace {
@@ -16,8 +15,8 @@ void run(std::string_view input) {
   std::uint8_t header[10];
   std::uint8_t* end = CodedOutputStream::WriteTagToArray(kTag, header);
   end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(input.size()), end);
-  const std::string body = std::string(reinterpret_cast<const char*>(header), end - header) +
-                           std::string(input);
+  const std::string body =
+      std::string(reinterpret_cast<const char*>(header), end - header) + std::string(input);
   const auto artifacts = read_artifacts(std::as_bytes(std::span(body)));
   if (!check_result(artifacts)) return;
   const std::string again = write_artifacts(*artifacts);

@@ -9,7 +9,7 @@ from sample_models import BINARY, ONNX, Tutti, relative_error, transformer_feeds
 
 PLUGINS = BINARY.parents[1] / "lib"
 EMULATED = BINARY.parents[1] / "cuda_emulator/backends"
-PROFILE = ("--profile", "batch=1:1:2,frames=2:2:2,height=6:6:12,width=8:8:8")
+PROFILE = ("--profile", "batch=1:1:2,frames=2:2:2,height=6:6:12,width=8:8:8,text_len=24:24:24")
 SECTION = 7001  # field of the ONNX model: docs/plan.md
 EM_CUDA = 190
 

@@ -316,7 +316,7 @@ TEST(Plugin, ArtifactsCrossBothWays) {
   exports_memory = true;
   const auto backend = plugin();
   exports_memory = false;
-  const Artifact mine = {"elsewhere", "kind", "target", "maker", "name", {1, ~0ULL},
+  const Artifact mine = {"elsewhere",           "kind", "target", "maker", "name", {1, ~0ULL},
                          std::string("a\0b", 3)};
   Artifact foreign = mine;
   foreign.backend = "another";

@@ -93,8 +93,7 @@ class CudaArtifacts : public ::testing::Test {
   }
   std::size_t files_in_cache(const std::string& name) {
     std::error_code none;
-    const auto files =
-        std::filesystem::recursive_directory_iterator(temporary_.file(name), none);
+    const auto files = std::filesystem::recursive_directory_iterator(temporary_.file(name), none);
     return static_cast<std::size_t>(std::count_if(
         begin(files), end(files), [](const auto& entry) { return entry.is_regular_file(); }));
   }

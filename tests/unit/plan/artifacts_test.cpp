@@ -51,8 +51,10 @@ class PlanArtifacts : public PlanFixture {
 TEST_F(PlanArtifacts, ComeBackByteForByte) {
   std::string all_bytes;
   for (int i = 0; i < 256; ++i) all_bytes.push_back(static_cast<char>(i));
-  const std::vector<Artifact> given = {artifact("row", 1, all_bytes), artifact("row", 2, ""),
-                                       {"other", "choice", "a card", "", "shape", {~0ULL, ~1ULL}, "x"}};
+  const std::vector<Artifact> given = {
+      artifact("row", 1, all_bytes),
+      artifact("row", 2, ""),
+      {"other", "choice", "a card", "", "shape", {~0ULL, ~1ULL}, "x"}};
   ASSERT_TRUE(write_plan(plan_with(given), path_).ok());
   EXPECT_EQ(read_back(), given);
 }
