@@ -101,22 +101,44 @@ def test_compiling_again_gives_the_same_file(compile_plan):
 
 def test_ranks_of_a_cpu_give_the_same_with_kernels_in_the_plan(compile_plan, tutti, tmp_path):
     feeds = transformer_feeds(batch=1, frames=2, height=6, width=8)
-    plans = [compile_plan(*options, name=name) for name, options in
-             {"with": ("--cuda-arch", "sm_90"), "without": ()}.items()]
-    answers = [tutti.run(plan, feeds, tmp_path / plan.parts[-3], "--backend", "cpu")
-               for plan in plans]
+    plans = [
+        compile_plan(*options, name=name)
+        for name, options in {"with": ("--cuda-arch", "sm_90"), "without": ()}.items()
+    ]
+    answers = [
+        tutti.run(plan, feeds, tmp_path / plan.parts[-3], "--backend", "cpu") for plan in plans
+    ]
     for one, other in zip(*answers, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 def test_what_cannot_be_compiled_for_is_named(tutti, tmp_path, compile_plan):
     compile_plan("--cuda-arch", "sm_90")  # or skip
-    done = tutti("compile", ONNX / "transformer.onnx", "-o", tmp_path / "m", *PROFILE,
-                 "--cuda-arch", "sm_91", "--backend-directory", PLUGINS, check=False)
+    done = tutti(
+        "compile",
+        ONNX / "transformer.onnx",
+        "-o",
+        tmp_path / "m",
+        *PROFILE,
+        "--cuda-arch",
+        "sm_91",
+        "--backend-directory",
+        PLUGINS,
+        check=False,
+    )
     assert done.returncode == 1
     assert "--cuda-arch sm_91: cuda: 'sm_91' is no architecture, expected one of" in done.stderr
-    done = tutti("compile", ONNX / "transformer.onnx", "-o", tmp_path / "m", "--cuda-arch", "sm_90",
-                 "--backend-directory", PLUGINS, check=False)
+    done = tutti(
+        "compile",
+        ONNX / "transformer.onnx",
+        "-o",
+        tmp_path / "m",
+        "--cuda-arch",
+        "sm_90",
+        "--backend-directory",
+        PLUGINS,
+        check=False,
+    )
     assert done.returncode == 1
     assert "(give --profile NAME=MIN:OPT:MAX)" in done.stderr
 

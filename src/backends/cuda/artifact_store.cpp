@@ -43,8 +43,9 @@ std::shared_ptr<const Artifact> ArtifactStore::add(Artifact artifact, const Hash
 bool ArtifactStore::withdraw(const std::string& kind, const Hash128& key) {
   const Identity identity = identity_of(kind, key);
   const std::lock_guard lock(mutex_);
+  if (offered_.erase(identity) == 0) return false;
   used_.erase(identity);
-  return offered_.erase(identity) > 0;
+  return true;
 }
 
 std::vector<Artifact> ArtifactStore::used() const {

@@ -1,5 +1,6 @@
 #include "backends/cuda/compiler.h"
 
+#include <chrono>
 #include <optional>
 
 #include "backends/cuda/check.h"
@@ -149,6 +150,14 @@ Result<KernelCompiler::Code> KernelCompiler::compile(const KernelSource& source,
   return code;
 }
 
+bool KernelCompiler::is_current(const Hash128& key, const Code& code) const {
+  const auto known = code_.find(as_key(key));
+  if (known == code_.end()) return false;
+  if (known->second.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return false;
+  const Result<Code>& made = known->second.get();
+  return made.ok() && *made == code;
+}
+
 Result<cudaKernel_t> KernelCompiler::load_code(const Artifact& code, const std::string& entry) {
   cudaLibrary_t library = nullptr;
   TUTTI_CUDA(
@@ -170,11 +179,14 @@ Result<cudaKernel_t> KernelCompiler::load(const KernelSource& source, int arch) 
   const auto found = kernels_.find(as_key(key));
   if (found != kernels_.end()) return found->second;
   Result<cudaKernel_t> kernel = load_code(*code, source.entry);
-  if (!kernel.ok() && store_.withdraw(kKind, key)) {
-    // A plan's code that the driver does not take is as good as none.
-    code_.erase(as_key(key));
-    lock.unlock();
-    return load(source, arch);
+  // A plan's code that the driver does not take is as good as none. Another rank may have found out
+  // before.
+  if (!kernel.ok()) {
+    if (store_.withdraw(kKind, key)) code_.erase(as_key(key));
+    if (!is_current(key, code)) {
+      lock.unlock();
+      return load(source, arch);
+    }
   }
   if (kernel.ok()) kernels_.emplace(as_key(key), *kernel);
   return kernel;

@@ -73,6 +73,8 @@ class KernelCompiler {
   Status open_nvrtc(const std::string& soname);
   Result<Code> find_or_compile(const std::string& text, const std::string& entry, int arch,
                                const Hash128& key);
+  // Whether `code` is what compile() gives; under mutex_.
+  bool is_current(const Hash128& key, const Code& code) const;
   Result<cudaKernel_t> load_code(const Artifact& code, const std::string& entry);
   Result<std::string> run_compiler(const std::string& text, const std::string& entry, int arch);
 

@@ -13,18 +13,26 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kModel = R"(graph (%x: f32[1, t, 16]) {
-  %w = constant f32[16, 48] [0.125]
-  %scale = constant f32[16] [1.5]
+std::string model_text() {
+  std::string w = "0.125";
+  for (int i = 1; i < 16 * 48; ++i) w += str_cat(", ", (i * 5 % 17 - 8) * 0.0625);
+  std::string scale = "1.5";
+  for (int i = 1; i < 16; ++i) scale += ", 0.5";
+  return str_cat(R"(graph (%x: f32[1, t, 16]) {
+  %w = constant f32[16, 48] [)",
+                 w, R"(]
+  %scale = constant f32[16] [)",
+                 scale, R"(]
   %p = ShardSlice(%x) {axis = "cp", ranks = $N, dim = 1, units = dims[t]}
-  %n = RmsNorm(%p, %scale) {epsilon = 1e-6}
+  %n = RMSNormalization(%p, %scale) {axis = 2, epsilon = 1e-6}
   %qkv = MatMul(%n, %w)
   %s = Sigmoid(%qkv)
   %q = Slice(%s) {axes = [2], starts = dims[0], ends = dims[16], steps = [1]}
   %sum = Add(%q, %n)
   %y = AllGather(%sum) {axis = "cp", ranks = $N, dim = 1, units = dims[t], size = dims[t]}
   return %y
-})";
+})");
+}
 
 class CudaArtifacts : public ::testing::Test {
  protected:
@@ -51,7 +59,7 @@ class CudaArtifacts : public ::testing::Test {
   }
 
   static Plan model(std::vector<Artifact> artifacts = {}) {
-    Plan plan = plan_of(2, kModel);
+    Plan plan = plan_of(2, model_text());
     plan.dims = {{"t", {2, 12, 64}}};
     plan.artifacts = std::move(artifacts);
     return plan;
