@@ -4,7 +4,7 @@
 
 Without names: all models that are exported, small graphs first, until N MB (compressed) are full. PyTorch computes
 here: in fp32, and for bf16, on inputs that bf16 has exactly, in fp64 and with the module cast to bf16. A class that
-cannot run in double is held to fp32; one that cannot run in bf16 has only the absolute bar. Parameters are drawn
+cannot run in double is held to fp32; one that cannot run in bf16 has only the absolute bar. Many parameters are drawn
 anew, and again where the pack is used (cuda_weights.py), and of large answers a sample is kept, so that little is carried.
 """
 
@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from build_model import build
 from cuda_check import Checker, Run, as_bf16, sample
-from cuda_redraw import Parameters, put_in, redraw
+from cuda_redraw import LEAST_BYTES, Parameters, put_in, redraw
 from cuda_report import FP32_BAR
 from cuda_weights import FILE as WEIGHTS_FILE
 from cuda_weights import checksum
@@ -119,10 +119,10 @@ def write_cases(tiny: Tiny, new: Parameters, source: Path, place: Path) -> None:
             np.save(target / f"out.{i}.npy", sample(output))
 
 
-def write(tiny: Tiny, exported: dict[str, Any], place: Path, redraws: bool) -> None:
+def write(tiny: Tiny, exported: dict[str, Any], place: Path, least_bytes: int) -> None:
     source = export_folder(tiny)
     model = bare_model(source / "model.onnx")
-    new, weights = redraw(tiny.name, build(tiny)[0], model) if redraws else ({}, [])
+    new, weights = redraw(tiny.name, build(tiny)[0], model, least_bytes)
     (place / "model.onnx").write_bytes(model.SerializeToString())
     kept = {info.name for info in model.graph.input} - set(tiny.bind)
     write_cases(tiny, new, source, place)
@@ -163,11 +163,11 @@ def pack(tiny: Tiny, folder: Path) -> int:
     if not exported["ok"]:
         return 0
     place = folder / tiny.name
-    for redraws in (True, False):
+    for least_bytes in (LEAST_BYTES, sys.maxsize):
         with tempfile.TemporaryDirectory() as staging:
             made = Path(staging) / tiny.name
             made.mkdir()
-            write(tiny, exported, made, redraws)
+            write(tiny, exported, made, least_bytes)
             error = error_on_cpu_ranks(tiny, Path(staging))
             (made / WEIGHTS_FILE).unlink(missing_ok=True)
             shutil.rmtree(place, ignore_errors=True)

@@ -11,12 +11,13 @@ from cuda_weights import FILE, Drawn
 import onnx
 
 LEAST_ELEMENTS = 512  # smaller ones stay in the model
+LEAST_BYTES = 400_000  # a model with fewer keeps its own
 
 Parameters = dict[int, np.ndarray]  # by their place among the module's
 
 
 def redraw(
-    name: str, module: torch.nn.Module, model: onnx.ModelProto
+    name: str, module: torch.nn.Module, model: onnx.ModelProto, least_bytes: int = LEAST_BYTES
 ) -> tuple[Parameters, list[Drawn]]:
     """New parameters in the place of those that the export has as they are or transposed, with their mean and deviation.
 
@@ -31,6 +32,8 @@ def redraw(
                 kept.setdefault(array.tobytes(), []).append(initializer)
     parameters: Parameters = {}
     weights: list[Drawn] = []
+    if sum(map(len, kept)) < least_bytes:
+        return parameters, weights
     offset = 0
     for i, parameter in enumerate(module.parameters()):
         array = parameter.detach().numpy()

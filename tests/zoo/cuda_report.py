@@ -53,7 +53,7 @@ The zoo's tiny models (`docs/zoo.md`), packed with PyTorch's answers where there
 
 The second command writes this file and `zoo_cuda.json`; it needs NumPy and a bundle (`make dist`).
 
-Parameters are drawn from a seed, again where the pack is used, with the mean and deviation of the module's own. Of outputs with more than
+Where a model has more than 400 kB of parameters, they are drawn from a seed, again where the pack is used, with the mean and deviation of its own. Of outputs with more than
 65,536 elements, an even sample of at most as many is compared with PyTorch, and all with our CPU ranks.
 
 Errors are max |a-b| / max |b|, the worst of a model's outputs. fp32 (bar: 1e-4): against PyTorch in fp32, and against our CPU ranks.

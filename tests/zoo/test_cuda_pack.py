@@ -18,7 +18,8 @@ os.execv("{binary}", ["cpu" if text == "cuda" else text for text in sys.argv])
 
 
 @pytest.mark.parametrize("name", ["TransformerTemporalModel", "AutoencoderDC"])
-def test_a_packed_model_meets_its_bars(tmp_path, name):
+def test_a_packed_model_meets_its_bars(tmp_path, name, monkeypatch):
+    monkeypatch.setattr("cuda_pack.LEAST_BYTES", 1000)
     program = tmp_path / "tutti"
     program.write_text(ON_CPU.format(python=sys.executable, binary=BINARY))
     program.chmod(0o755)
