@@ -178,9 +178,9 @@ def pack(tiny: Tiny, folder: Path) -> int:
 
 
 def meshes(tiny: Tiny) -> list[str]:
-    """One rank, and several on the axis of the zoo's table; weights split in two, alone and beside that; its other meshes."""
+    """One rank, and several on the axis of the zoo's table; weights split, alone and beside that; its other meshes."""
     axis = AXES[tiny.kind]
-    tensor = [] if tiny.kind == "vae" else ["tp=2", f"tp=2,{axis}=2"]
+    tensor = [] if tiny.kind == "vae" else ["tp=2", "tp=3", f"tp=2,{axis}=2"]
     return [f"{axis}=1", f"{axis}=2", f"{axis}=4", f"{axis}=8", *tensor, *tiny.meshes]
 
 
