@@ -37,7 +37,8 @@ struct AttentionProblem {
   bool has_mask() const { return mask_dtype != DType::kUndefined; }
 };
 
-// Of a node Attention or RingAttention. k and v are whole, also where the node has pieces of them.
+// Of a node Attention, RingAttention or JoinedRingAttention. k and v are whole, also where the node
+// has pieces of them.
 Result<AttentionProblem> read_attention(const KernelSpec& spec, const Dims& k, const Dims& v);
 
 struct AttentionAddresses {

@@ -1,4 +1,5 @@
-// The nodes Attention and RingAttention: what they ask for, and which way is taken.
+// The nodes Attention, RingAttention and JoinedRingAttention: what they ask for, and which way is
+// taken.
 #include <optional>
 
 #include "backends/cuda/attention.h"
@@ -64,9 +65,11 @@ KernelResult make_ring_attention(const KernelSpec& spec, RankContext& context) {
                          spec.node.attr_dims("size")[0].evaluate(spec.symbols));
   TensorDesc k = spec.inputs[1];
   TensorDesc v = spec.inputs[2];
+  TUTTI_ASSIGN_OR_RETURN(const Dims segments,
+                         evaluate(spec.node.attr_dims("segments"), spec.symbols));
   TUTTI_ASSIGN_OR_RETURN(
       std::shared_ptr<PieceGather> gather,
-      make_piece_gather(spec.node, context, spec.inputs.subspan(1, 2), tokens, size));
+      make_piece_gather(spec.node, context, spec.inputs.subspan(1, 2), tokens, size, segments));
   k.dims[static_cast<std::size_t>(tokens)] = size;
   v.dims[static_cast<std::size_t>(tokens)] = size;
   std::optional<AttentionWays> attention;  // none where this rank has no queries
@@ -149,6 +152,7 @@ Result<AttentionWays> make_attention(const AttentionProblem& problem, RankContex
 void register_attention_kernels(KernelTable* table) {
   table->add("Attention", make_attention_kernel);
   table->add("RingAttention", make_ring_attention);
+  table->add("JoinedRingAttention", make_ring_attention);
 }
 
 }  // namespace tutti::cuda
