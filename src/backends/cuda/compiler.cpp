@@ -21,13 +21,19 @@ constexpr const char* kOptions[] = {"--std=c++17", "-lineinfo"};
 
 // In a plan: machine code is good for its architecture whoever has compiled it. On disk with the
 // compiler's version, so that a new one is made use of.
-Hash128 key_of(const std::string& text, int arch, std::optional<int> compiler = std::nullopt) {
+Hash128 key_of(const std::string& text, const std::string& target,
+               std::optional<int> compiler = std::nullopt) {
   Hasher hasher;
   hasher.update(bytes_of(text));
   for (const char* option : kOptions) hasher.update(bytes_of(option));
-  hasher.update(static_cast<std::uint64_t>(arch));
+  hasher.update(bytes_of(target));
   if (compiler) hasher.update(static_cast<std::uint64_t>(*compiler));
   return hasher.digest();
+}
+
+// As NVRTC is told it.
+std::string target_of(const KernelSource& source, int arch) {
+  return str_cat("sm_", arch, source.needs_exact_arch ? "a" : "");
 }
 
 }  // namespace
@@ -74,15 +80,15 @@ std::size_t KernelCompiler::num_compiled() const {
 }
 
 Result<std::string> KernelCompiler::run_compiler(const std::string& text, const std::string& entry,
-                                                 int arch) {
+                                                 const std::string& target) {
   nvrtcProgram program = nullptr;
   const std::string name = entry + ".cu";
   nvrtcResult result = nvrtc_.create(&program, text.c_str(), name.c_str(), 0, nullptr, nullptr);
   if (result != NVRTC_SUCCESS) {
     return internal_error("cuda: nvrtc: ", nvrtc_.error_string(result));
   }
-  const std::string target = str_cat("--gpu-architecture=sm_", arch);
-  const char* options[] = {target.c_str(), kOptions[0], kOptions[1]};
+  const std::string architecture = "--gpu-architecture=" + target;
+  const char* options[] = {architecture.c_str(), kOptions[0], kOptions[1]};
   result = nvrtc_.compile(program, 3, options);
   std::string out;
   std::size_t size = 0;
@@ -91,7 +97,10 @@ Result<std::string> KernelCompiler::run_compiler(const std::string& text, const 
     out.resize(size);
     nvrtc_.log(program, out.data());
     nvrtc_.destroy(&program);
-    return internal_error("cuda: kernel ", entry, " does not compile for sm_", arch, ": ", out);
+    if (result == NVRTC_ERROR_INVALID_OPTION) {
+      return unimplemented("cuda: ", version(), " does not compile for ", target);
+    }
+    return internal_error("cuda: kernel ", entry, " does not compile for ", target, ": ", out);
   }
   nvrtc_.cubin_size(program, &size);
   out.resize(size);
@@ -101,23 +110,24 @@ Result<std::string> KernelCompiler::run_compiler(const std::string& text, const 
 }
 
 Result<KernelCompiler::Code> KernelCompiler::find_or_compile(const std::string& text,
-                                                             const std::string& entry, int arch,
+                                                             const std::string& entry,
+                                                             const std::string& target,
                                                              const Hash128& key) {
   Artifact artifact;
   artifact.backend = "cuda";
   artifact.kind = kKind;
-  artifact.target = str_cat("sm_", arch);
+  artifact.target = target;
   artifact.made_by = version();
   artifact.name = entry;
   artifact.key = key;
-  const Hash128 disk_key = key_of(text, arch, major_ * 1000 + minor_);
+  const Hash128 disk_key = key_of(text, target, major_ * 1000 + minor_);
   if (Code found = store_.find(artifact, disk_key)) return found;
   if (!has_nvrtc_.ok()) {
     return not_found(
-        "kernel ", entry, " for sm_", arch,
+        "kernel ", entry, " for ", target,
         " is neither in the plan nor in the cache, and is not compiled: ", has_nvrtc_.message());
   }
-  TUTTI_ASSIGN_OR_RETURN(artifact.content, run_compiler(text, entry, arch));
+  TUTTI_ASSIGN_OR_RETURN(artifact.content, run_compiler(text, entry, target));
   {
     const std::lock_guard lock(mutex_);
     ++num_compiled_;
@@ -127,7 +137,8 @@ Result<KernelCompiler::Code> KernelCompiler::find_or_compile(const std::string& 
 
 Result<KernelCompiler::Code> KernelCompiler::compile(const KernelSource& source, int arch) {
   const std::string text = source.text();
-  const Hash128 key = key_of(text, arch);
+  const std::string target = target_of(source, arch);
+  const Hash128 key = key_of(text, target);
   std::promise<Result<Code>> promise;
   std::shared_future<Result<Code>> made;
   bool is_ours = false;
@@ -141,7 +152,7 @@ Result<KernelCompiler::Code> KernelCompiler::compile(const KernelSource& source,
   // Outside of the lock: ranks compile side by side, and wait for each other's where it is the
   // same.
   if (!is_ours) return made.get();
-  Result<Code> code = find_or_compile(text, source.entry, arch, key);
+  Result<Code> code = find_or_compile(text, source.entry, target, key);
   promise.set_value(code);
   if (!code.ok()) {
     const std::lock_guard lock(mutex_);
@@ -168,7 +179,7 @@ Result<cudaKernel_t> KernelCompiler::load_code(const Artifact& code, const std::
 }
 
 Result<cudaKernel_t> KernelCompiler::load(const KernelSource& source, int arch) {
-  const Hash128 key = key_of(source.text(), arch);
+  const Hash128 key = key_of(source.text(), target_of(source, arch));
   {
     const std::lock_guard lock(mutex_);
     const auto found = kernels_.find(as_key(key));

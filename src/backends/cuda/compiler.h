@@ -25,6 +25,8 @@ struct KernelSource {
   std::vector<std::pair<std::string, std::string>> defines;
   std::vector<std::string_view> files;  // after prelude.cuh, which is always first
   std::string code;
+  // For this architecture alone and not for later ones of its family (sm_90a).
+  bool needs_exact_arch = false;
 
   std::string text() const;
 };
@@ -44,7 +46,8 @@ class KernelCompiler {
 
   // Machine code for compute capability `arch` (90 for 9.0). Code of any version of NVRTC is taken
   // from plans, only this one's from disk. Errors: what the compiler says, with the source's entry;
-  // NOT_FOUND for a kernel that nobody has and NVRTC is missing.
+  // UNIMPLEMENTED where it has no such target; NOT_FOUND for a kernel that nobody has and NVRTC is
+  // missing.
   using Code = std::shared_ptr<const Artifact>;
   Result<Code> compile(const KernelSource& source, int arch);
 
@@ -71,12 +74,13 @@ class KernelCompiler {
 
   explicit KernelCompiler(ArtifactStore& store) : store_(store) {}
   Status open_nvrtc(const std::string& soname);
-  Result<Code> find_or_compile(const std::string& text, const std::string& entry, int arch,
-                               const Hash128& key);
+  Result<Code> find_or_compile(const std::string& text, const std::string& entry,
+                               const std::string& target, const Hash128& key);
   // Whether `code` is what compile() gives; under mutex_.
   bool is_current(const Hash128& key, const Code& code) const;
   Result<cudaKernel_t> load_code(const Artifact& code, const std::string& entry);
-  Result<std::string> run_compiler(const std::string& text, const std::string& entry, int arch);
+  Result<std::string> run_compiler(const std::string& text, const std::string& entry,
+                                   const std::string& target);
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions nvrtc_;
