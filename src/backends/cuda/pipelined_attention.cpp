@@ -188,13 +188,13 @@ class PipelinedAttention final : public Kernel {
     if (body.attention().attr_string("layout") != "bshd" || p.has_mask() || p.has_lengths) {
       return unimplemented("only attention without masks over tokens of heads is pipelined");
     }
-    TUTTI_ASSIGN_OR_RETURN(const AllToAllPlans in,
+    TUTTI_ASSIGN_OR_RETURN(const ExchangePlans in,
                            body.with_spec(body.arrival(), [&](const KernelSpec& inner) {
-                             return all_to_all_plans(inner, context_);
+                             return exchange_plans(inner, context_);
                            }));
-    TUTTI_ASSIGN_OR_RETURN(const AllToAllPlans out,
+    TUTTI_ASSIGN_OR_RETURN(const ExchangePlans out,
                            body.with_spec(body.departure(), [&](const KernelSpec& inner) {
-                             return all_to_all_plans(inner, context_);
+                             return exchange_plans(inner, context_);
                            }));
     if (in.communicator == nullptr || in.operands.size() != kOperands) {
       return unimplemented("no exchange of queries, keys and values");
@@ -250,7 +250,7 @@ class PipelinedAttention final : public Kernel {
     return place;
   }
 
-  Status make_transfers(const AllToAllPlans& in, const AllToAllPlans& out) {
+  Status make_transfers(const ExchangePlans& in, const ExchangePlans& out) {
     for (std::int64_t piece = 0; piece < pieces_; ++piece) {
       TUTTI_ASSIGN_OR_RETURN(const auto there, piece_of(in.plans, in_cuts_, pieces_, piece));
       TUTTI_ASSIGN_OR_RETURN(

@@ -49,12 +49,11 @@ std::unique_ptr<Graph> parsed(std::string text, const std::string& from = "",
 
 TEST(Pipelines, AreAttentionsBetweenTwoExchanges) {
   const auto graph = parsed(kLayers);
-  const std::vector<Pipeline> found = find_pipelines(*graph);
+  const std::vector<JoinedNodes> found = find_pipelines(*graph);
   ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0].first, 3U);
-  EXPECT_EQ(found[0].last, 8U);
-  EXPECT_EQ(found[1].first, 9U);
-  EXPECT_EQ(found[1].last, 12U);
+  EXPECT_THAT(found[0].positions, testing::ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_EQ(found[0].at, 3U);
+  EXPECT_THAT(found[1].positions, testing::ElementsAre(9, 10, 11));
   EXPECT_EQ(found[0].node().type(), "PipelinedAttention");
   std::vector<std::string> operands;
   for (const Value* input : found[0].inputs) operands.push_back(input->name());
