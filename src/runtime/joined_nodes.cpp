@@ -11,6 +11,15 @@ std::vector<const Node*> nodes_of(const Graph& graph) {
   return nodes;
 }
 
+std::vector<std::size_t> positions_of(const std::vector<const Node*>& some,
+                                      const std::vector<const Node*>& nodes) {
+  std::vector<std::size_t> positions;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (std::find(some.begin(), some.end(), nodes[i]) != some.end()) positions.push_back(i);
+  }
+  return positions;
+}
+
 bool is_read_only_by(const std::vector<const Node*>& nodes, const Node& node, const Graph& graph) {
   const auto& outputs = graph.outputs();
   return std::all_of(node.outputs().begin(), node.outputs().end(), [&](const Value* value) {
@@ -22,7 +31,7 @@ bool is_read_only_by(const std::vector<const Node*>& nodes, const Node& node, co
 }
 
 JoinedNodes join_nodes(const std::vector<const Node*>& nodes, std::vector<std::size_t> positions,
-                       std::size_t at, const OpDef& op) {
+                       std::size_t at, const OpDef& op, const std::string& name) {
   JoinedNodes joined;
   joined.at = at;
   joined.graph = std::make_unique<Graph>();
@@ -55,7 +64,7 @@ JoinedNodes join_nodes(const std::vector<const Node*>& nodes, std::vector<std::s
     types.push_back(result->type());
   }
   const Node* node =
-      joined.graph->add_node(op, nodes[at]->name(), std::move(operands),
+      joined.graph->add_node(op, name, std::move(operands),
                              {{"body", std::shared_ptr<const Graph>(std::move(body))}}, types);
   for (Value* output : node->outputs()) joined.graph->add_output(output);
   joined.positions = std::move(positions);

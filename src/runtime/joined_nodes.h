@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -24,11 +25,14 @@ struct JoinedNodes {
 // Joins what stands at `positions` (ascending) of `nodes` into a node of `op` whose body they are.
 // Operands are in the order in which they are read; results those of the last node.
 JoinedNodes join_nodes(const std::vector<const Node*>& nodes, std::vector<std::size_t> positions,
-                       std::size_t at, const OpDef& op);
+                       std::size_t at, const OpDef& op, const std::string& name);
 
 // Whether every reader of what `node` computes is among `nodes`, and it is no output of `graph`.
 bool is_read_only_by(const std::vector<const Node*>& nodes, const Node& node, const Graph& graph);
 
 std::vector<const Node*> nodes_of(const Graph& graph);
+// Where `some` of `nodes` stand, ascending.
+std::vector<std::size_t> positions_of(const std::vector<const Node*>& some,
+                                      const std::vector<const Node*>& nodes);
 
 }  // namespace tutti

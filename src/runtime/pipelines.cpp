@@ -1,9 +1,9 @@
 #include "runtime/pipelines.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "ops/joined_nodes.h"
+#include "runtime/fused_exchanges.h"
 
 namespace tutti {
 namespace {
@@ -29,16 +29,20 @@ std::size_t end_of_pipeline(const Nodes& nodes, std::size_t at, const Graph& gra
 
 }  // namespace
 
-std::vector<JoinedNodes> find_pipelines(const Graph& graph) {
+std::vector<JoinedNodes> find_pipelines(const Graph& graph, bool with_producers) {
   const Nodes nodes = nodes_of(graph);
   std::vector<JoinedNodes> found;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i]->type() != "AllToAll") continue;
     const std::size_t end = end_of_pipeline(nodes, i, graph);
     if (end == i) continue;
-    std::vector<std::size_t> positions(end - i);
-    std::iota(positions.begin(), positions.end(), i);
-    found.push_back(join_nodes(nodes, std::move(positions), i, pipelined_attention_op()));
+    std::vector<std::size_t> positions;
+    if (with_producers) positions = positions_of(producers_of(*nodes[i], graph), nodes);
+    if (with_producers == !positions.empty()) {
+      for (std::size_t inside = i; inside < end; ++inside) positions.push_back(inside);
+      found.push_back(join_nodes(nodes, std::move(positions), i, pipelined_attention_op(),
+                                 nodes[end - 2]->name()));
+    }
     i = end - 1;
   }
   return found;

@@ -1,6 +1,7 @@
 #include "runtime/program.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "graph/rank_constant.h"
 #include "runtime/fused_exchanges.h"
@@ -107,8 +108,12 @@ Result<std::optional<Program::Step>> Program::make_step(Step step, std::size_t p
 Status Program::join_steps(const Descriptions& descriptions, RankProfile* op_rows,
                            JoinedSteps* steps, std::vector<bool>* is_joined) {
   if (device_.is_host_memory()) return {};
-  std::vector<JoinedNodes> candidates = find_pipelines(graph_);
-  for (JoinedNodes& found : find_fused_exchanges(graph_)) candidates.push_back(std::move(found));
+  std::vector<JoinedNodes> candidates = find_pipelines(graph_, true);
+  const auto append = [&](std::vector<JoinedNodes> found) {
+    std::move(found.begin(), found.end(), std::back_inserter(candidates));
+  };
+  append(find_pipelines(graph_, false));
+  append(find_fused_exchanges(graph_));
   for (JoinedNodes& nodes : candidates) {
     if (std::any_of(nodes.positions.begin(), nodes.positions.end(),
                     [&](std::size_t position) { return (*is_joined)[position]; })) {

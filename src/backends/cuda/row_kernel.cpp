@@ -408,6 +408,9 @@ Result<GeneratedKernel> make_kernel(RankContext& context, const RowSpec& spec,
                                     std::span<const std::optional<RowRoute>> routes,
                                     RouteTable* table) {
   TUTTI_ASSIGN_OR_RETURN(RowLayout layout, lay_out_rows(spec));
+  std::size_t addresses = spec.inputs.size() + spec.body.outputs().size();
+  for (const auto& route : routes) addresses += route ? route->targets : 0;
+  TUTTI_RETURN_IF_ERROR(choose_rows(routes, addresses, &layout));
   KernelSource source;
   source.entry = layout.norm == nullptr ? "rows" : "norm_rows";
   source.files = {"pointwise.cuh", "rows.cuh"};
@@ -425,8 +428,7 @@ Result<GeneratedKernel> make_kernel(RankContext& context, const RowSpec& spec,
   RowWriter writer(spec, std::move(layout), routes);
   TUTTI_ASSIGN_OR_RETURN(source.code, writer.code());
   table->words = writer.routes().table();
-  table->addresses = spec.inputs.size() + spec.body.outputs().size() +
-                     (routes.empty() ? 0 : writer.routes().addresses());
+  table->addresses = addresses + (routes.empty() ? 0 : 1);
   return GeneratedKernel::create(context, std::move(source), table->addresses,
                                  writer.take_numbers(), grid);
 }

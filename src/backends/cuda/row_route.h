@@ -23,6 +23,8 @@ struct RowRoute {
   };
   std::vector<Place> places;  // several with the same `at`: copies
   std::size_t targets = 0;    // addresses
+  // UNIMPLEMENTED where rows that have no place would be computed all the same.
+  bool skips_rows = false;
 };
 
 }  // namespace tutti::cuda

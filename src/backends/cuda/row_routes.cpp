@@ -6,6 +6,50 @@
 
 namespace tutti::cuda {
 
+namespace {
+
+// Coordinates along the route's dimension that have a place.
+std::vector<std::int64_t> coordinates_of(const RowRoute& route) {
+  std::vector<std::int64_t> found;
+  for (const RowRoute::Place& place : route.places) found.push_back(place.at);
+  std::sort(found.begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
+// Whether rows are counted by the route's dimensions, its cut one among them.
+bool counts_rows(const RowRoute& route, const RowLayout& layout) {
+  return route.dim >= 0 && route.dim < std::ssize(layout.lead) &&
+         route.dims.size() >= layout.lead.size() &&
+         std::equal(layout.lead.begin(), layout.lead.end(), route.dims.begin());
+}
+
+}  // namespace
+
+Status choose_rows(std::span<const std::optional<RowRoute>> routes, std::size_t address,
+                   RowLayout* layout) {
+  if (routes.empty() || !routes[0]) return {};
+  const RowRoute& first = *routes[0];
+  std::vector<std::int64_t> chosen = coordinates_of(first);
+  if (first.dim < 0 || std::ssize(chosen) == first.dims[static_cast<std::size_t>(first.dim)]) {
+    return {};
+  }
+  const bool can_choose = std::all_of(routes.begin(), routes.end(), [&](const auto& route) {
+    return route && route->dim == first.dim && counts_rows(*route, *layout) &&
+           coordinates_of(*route) == chosen;
+  });
+  if (!can_choose) {
+    return first.skips_rows ? unimplemented("a route cuts through rows") : Status();
+  }
+  layout->chosen_dim = first.dim;
+  layout->rows =
+      layout->rows / layout->lead[static_cast<std::size_t>(first.dim)] * std::ssize(chosen);
+  layout->chosen = std::move(chosen);
+  layout->chosen_address = address;
+  if (layout->rows == 0) return unimplemented("no row has a place");
+  return {};
+}
+
 // How the dimensions of a route lie in rows.
 struct RowRoutes::Cut {
   std::size_t lead = 0;           // dimensions that count rows
@@ -20,20 +64,31 @@ RowRoutes::RowRoutes(const RowLayout& layout, std::span<const std::optional<RowR
       routes_(routes),
       first_address_(first_address),
       code_(code),
+      table_(layout.chosen),
       stored_(routes.size()) {
   table_address_ = first_address_;
   for (const auto& route : routes_) table_address_ += route ? route->targets : 0;
 }
 
+// With as many rows as are worked on.
+Dims RowRoutes::sizes_of(const RowRoute& route) const {
+  Dims sizes = route.dims;
+  if (layout_.chosen_dim >= 0) {
+    sizes[static_cast<std::size_t>(route.dim)] = std::ssize(layout_.chosen);
+  }
+  return sizes;
+}
+
 Result<RowRoutes::Cut> RowRoutes::cut_of(const RowRoute& route) const {
   Cut cut;
+  const Dims sizes = sizes_of(route);
   std::int64_t rows = 1;
-  while (rows < layout_.rows && cut.lead < route.dims.size()) rows *= route.dims[cut.lead++];
+  while (rows < layout_.rows && cut.lead < sizes.size()) rows *= sizes[cut.lead++];
   if (rows != layout_.rows) return unimplemented("a route cuts through ", layout_.rows, " rows");
   const Dims dense = contiguous_strides(route.dims);
   const auto dim = static_cast<std::size_t>(route.dim);
   cut.is_in_row = route.dim >= 0 && dim >= cut.lead;
-  if (route.dim >= 0) cut.size = route.dims[dim];
+  if (route.dim >= 0) cut.size = sizes[dim];
   for (std::size_t d = 0; d < cut.lead; ++d) {
     if (d != dim && route.dims[d] > 1) cut.rest.push_back(d);
   }
@@ -51,6 +106,12 @@ Result<RowRoutes::Cut> RowRoutes::cut_of(const RowRoute& route) const {
   return cut;
 }
 
+std::int64_t RowRoutes::index_of(std::int64_t at) const {
+  if (layout_.chosen_dim < 0) return at;
+  return std::lower_bound(layout_.chosen.begin(), layout_.chosen.end(), at) -
+         layout_.chosen.begin();
+}
+
 // For each coordinate along the cut dimension `most` entries: target (-1: none), offset, strides.
 Status RowRoutes::fill_table(const RowRoute& route, const Cut& cut, std::int64_t most) {
   const std::size_t first = table_.size();
@@ -60,7 +121,7 @@ Status RowRoutes::fill_table(const RowRoute& route, const Cut& cut, std::int64_t
   for (std::size_t i = first; i < table_.size(); i += words) table_[i] = -1;
   for (const RowRoute::Place& place : route.places) {
     auto entry = table_.begin() + static_cast<std::ptrdiff_t>(first) +
-                 place.at * most * static_cast<std::int64_t>(words);
+                 index_of(place.at) * most * static_cast<std::int64_t>(words);
     while (*entry >= 0) entry += static_cast<std::ptrdiff_t>(words);
     *entry++ = static_cast<std::int64_t>(place.target);
     *entry++ = place.offset;
@@ -76,7 +137,7 @@ Status RowRoutes::fill_table(const RowRoute& route, const Cut& cut, std::int64_t
 
 // j<output>c<d>: where the row stands in the route's dimensions.
 std::string RowRoutes::coordinates(std::size_t j, const Cut& cut) {
-  const Dims& dims = routes_[j]->dims;
+  const Dims dims = sizes_of(*routes_[j]);
   const std::string name = str_cat("j", j);
   std::string out = str_cat("    u32 ", name, "rest = row;\n");
   for (std::size_t d = cut.lead; d-- > 0;) {
@@ -97,7 +158,9 @@ Status RowRoutes::add(std::size_t j, const std::string& type) {
   const RowRoute& route = *routes_[j];
   TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(route));
   std::vector<std::int64_t> count(static_cast<std::size_t>(cut.size), 0);
-  for (const RowRoute::Place& place : route.places) ++count[static_cast<std::size_t>(place.at)];
+  for (const RowRoute::Place& place : route.places) {
+    ++count[static_cast<std::size_t>(index_of(place.at))];
+  }
   Stored& stored = stored_[j];
   stored.type = type;
   stored.most = std::max<std::int64_t>(*std::max_element(count.begin(), count.end()), 1);

@@ -9,11 +9,16 @@
 
 namespace tutti::cuda {
 
+// Leaves rows out that have no place by any of `routes`, where the lead allows it. `address`: of
+// the kernel, where the others are listed.
+Status choose_rows(std::span<const std::optional<RowRoute>> routes, std::size_t address,
+                   RowLayout* layout);
+
 // Writes into the kernel's code; layout and code outlive it.
 class RowRoutes {
  public:
-  // `first_address` of the routed outputs' targets, which lie behind each other; the table's comes
-  // last.
+  // `first_address` of the routed outputs' targets, which lie behind each other; then comes that of
+  // the table, which begins with the rows that choose_rows() chose.
   RowRoutes(const RowLayout& layout, std::span<const std::optional<RowRoute>> routes,
             std::size_t first_address, RowCode* code);
 
@@ -26,10 +31,11 @@ class RowRoutes {
 
   // What the kernel reads at its last address.
   const std::vector<std::int64_t>& table() const { return table_; }
-  std::size_t addresses() const { return table_address_ + 1 - first_address_; }
 
  private:
   struct Cut;
+  Dims sizes_of(const RowRoute& route) const;
+  std::int64_t index_of(std::int64_t at) const;
   Result<Cut> cut_of(const RowRoute& route) const;
   Status fill_table(const RowRoute& route, const Cut& cut, std::int64_t most);
   std::string coordinates(std::size_t j, const Cut& cut);

@@ -148,12 +148,15 @@ class CudaFusedExchange : public ::testing::Test {
     if (on_ == nullptr) GTEST_SKIP() << reason_;
     off_ = backend("off");
   }
-  std::unique_ptr<Backend> backend(const char* fused, const char* way = "push") {
+  std::unique_ptr<Backend> backend(const char* fused, const char* way = "push",
+                                   const char* pipelined = "auto") {
     setenv("TUTTI_CUDA_FUSE_EXCHANGE", fused, 1);
     setenv("TUTTI_CUDA_EXCHANGE", way, 1);
+    setenv("TUTTI_CUDA_PIPELINE", pipelined, 1);
     auto made = CudaBackend::create();
     unsetenv("TUTTI_CUDA_FUSE_EXCHANGE");
     unsetenv("TUTTI_CUDA_EXCHANGE");
+    unsetenv("TUTTI_CUDA_PIPELINE");
     if (made.ok()) return *std::move(made);
     reason_ = made.status().message();
     return nullptr;
@@ -166,14 +169,14 @@ class CudaFusedExchange : public ::testing::Test {
             {"cf", numbers({tokens, 1, given.size}, seed + 3)}};
   }
 
-  static std::int64_t count(Instance& instance, const TensorMap& inputs) {
+  static std::int64_t count(const std::string& op, Instance& instance, const TensorMap& inputs) {
     RunOptions options;
     options.is_profiled = true;
     EXPECT_TRUE(instance.infer(inputs, options).ok());
     std::int64_t calls = 0;
     const std::vector<RankProfile> profiles = instance.group().take_profiles();
     for (const OpTime& row : profiles.at(0)) {
-      if (row.op == "FusedExchange") calls += row.calls;
+      if (row.op == op) calls += row.calls;
     }
     return calls;
   }
@@ -201,8 +204,10 @@ class CudaFusedExchange : public ::testing::Test {
       EXPECT_EQ((*on)->group().sent_bytes(), (*off)->group().sent_bytes());
       if (seed == 0 && given.type == "f32") expect_like_cpu(given, text, inputs, *got);
     }
-    EXPECT_EQ(count(**on, inputs_of(given, batch, tokens, 0)), fused);
-    EXPECT_EQ(count(**off, inputs_of(given, batch, tokens, 0)), 0);
+    const TensorMap inputs = inputs_of(given, batch, tokens, 0);
+    EXPECT_EQ(count("FusedExchange", **on, inputs), fused);
+    EXPECT_EQ(count("FusedExchange", **off, inputs), 0);
+    EXPECT_EQ(count("Fused", **on, inputs), stored_);
   }
 
   void expect_like_cpu(const Case& given, const std::string& text, const TensorMap& inputs,
@@ -229,6 +234,7 @@ class CudaFusedExchange : public ::testing::Test {
     return text.replace(text.find("$WS"), 3, more);
   }
 
+  std::int64_t stored_ = 0;  // Fused nodes that are expected to be kernels of their own
   std::string reason_;
   std::unique_ptr<Backend> on_;
   std::unique_ptr<Backend> off_;
@@ -272,6 +278,7 @@ TEST_F(CudaFusedExchange, RowsAreCutIntoHeads) {
     expect_same(all_heads(given), given, 2, 4, 2);
   }
   // Words of four elements do not fill heads of six: they are stored first.
+  stored_ = 1;
   const Case odd{"f32", 2, 2, 2, 6};
   expect_same(all_heads(odd), odd, 1, 9, 1);
 }
@@ -287,6 +294,27 @@ TEST_F(CudaFusedExchange, KeysGoToAllRanks) {
   expect_same(str_cat(kInputs, kGathered), {"f32", 4}, 1, 3, 1);
 }
 
+// Heads in pieces: each piece's rows are computed as they are sent.
+TEST_F(CudaFusedExchange, PiecesOfTheHeadsToo) {
+  on_ = backend("on", "push", "on");
+  off_ = backend("off", "push", "on");
+  std::string text = layers();
+  for (const char* i : {"1", "2"}) {  // no gate between attention and exchange
+    const std::string gate = str_cat(" %g", i, " = Sigmoid(%qh", i, ")\n %o", i, " = Mul(%a", i,
+                                     ", %g", i, ")\n %b", i, " = AllToAll(%o", i, ")");
+    const std::size_t at = text.find(gate);
+    ASSERT_NE(at, std::string::npos);
+    text.replace(at, gate.size(), str_cat(" %b", i, " = AllToAll(%a", i, ")"));
+  }
+  // Keys in as many pieces as queries, in fewer, and one for all pieces.
+  for (const auto& [heads, kv_heads] : {std::pair(8, 8), std::pair(16, 4), std::pair(8, 2)}) {
+    const Case given{"f32", 2, heads, kv_heads};
+    expect_same(text, given, 1, 11, 1);
+  }
+  expect_same(text, {"bf16", 4, 16, 16, 32}, 1, 13, 1);
+  expect_same(text, {"f32", 4, 16, 16}, 2, 3, 1);  // a rank without tokens goes another way
+}
+
 TEST_F(CudaFusedExchange, BetweenCardsToo) {
   const int devices = on_->device_count();
   if (devices < 2) GTEST_SKIP() << "needs two GPUs, there is one";
@@ -298,6 +326,7 @@ TEST_F(CudaFusedExchange, BetweenCardsToo) {
 TEST_F(CudaFusedExchange, NeedsThatBoxesArePushed) {
   const Case given;
   on_ = backend("on", "pull");
+  stored_ = 4;
   expect_same(layers(), given, 1, 11, 0);
 }
 
