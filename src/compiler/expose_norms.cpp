@@ -20,25 +20,35 @@ bool can_be_exposed(const Node& norm) {
          norm.output()->shape().back().is_constant();
 }
 
-// In front of heads: of an attention, or of a linear one in front of a product that sums over them.
-FeatureSources sources_of_heads(const Node& node, std::size_t input) {
+bool meets_behind(const Node& norm) {
+  return feature_sources({norm.input(0), static_cast<int>(norm.attr_int("axis"))}).meets_in_heads;
+}
+
+// Between products and heads: of an attention, of a linear one in front of a product that sums over
+// them, or of a product of features with each other (triangle multiplication) in front of such a
+// one.
+std::vector<const Node*> norms_about_heads(const Node& node, std::size_t input) {
   if (node.type() == "Attention" && input < 3) {
-    return feature_sources({node.input(input), 3 - token_dimension(node)});
+    return feature_sources({node.input(input), 3 - token_dimension(node)}).norms;
   }
   const FactorMap map = factors_of(node);
   const auto weight = weight_use(node, map);
   if (!weight || weight->sum < 0 || weight->data != input) return {};
   const int dim = dimension_of(map, map.inputs[input], weight->sum);
-  FeatureSources sources;
-  if (dim >= 0) sources = feature_sources({node.input(input), dim});
-  return sources.meets_in_heads && !sources.has_others ? sources : FeatureSources();
+  if (dim < 0) return {};
+  FeatureSources sources = feature_sources({node.input(input), dim});
+  if (sources.has_others) return {};
+  if (!sources.meets_in_heads) {
+    std::erase_if(sources.norms, [](const Node* norm) { return !meets_behind(*norm); });
+  }
+  return sources.norms;
 }
 
 std::set<const Node*> norms_to_expose(const Graph& graph) {
   std::set<const Node*> found;
   for (const auto& node : graph.nodes()) {
     for (std::size_t i = 0; i < node->inputs().size(); ++i) {
-      for (const Node* norm : sources_of_heads(*node, i).norms) {
+      for (const Node* norm : norms_about_heads(*node, i)) {
         if (can_be_exposed(*norm)) found.insert(norm);
       }
     }

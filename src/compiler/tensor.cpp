@@ -13,12 +13,21 @@ namespace tutti {
 namespace {
 
 // Units of the query heads: whole heads in the ratio of queries to keys, enough that every rank
-// has some where that is possible.
+// has some where that is possible. Larger units that leave the busiest rank as many query heads are
+// better even if some rank has none then: nobody makes and holds a key head twice.
 std::optional<Dim> units_of_heads(const Node& attention, std::size_t heads, int ranks) {
   const Dim& query = attention.input(0)->shape()[heads];
   const Dim& groups = attention.input(1)->shape()[heads];
   if (!query.is_constant() || !groups.is_constant() || groups.is(0)) return std::nullopt;
-  return head_units(attention, ranks).value_or(query);
+  const auto of_busiest = [&](std::int64_t units) {
+    return (units + ranks - 1) / ranks * (query.constant() / units);
+  };
+  const std::int64_t units = head_units(attention, ranks).value_or(query).constant();
+  for (std::int64_t fewer = groups.constant(); fewer < units; fewer += groups.constant()) {
+    const bool is_whole = query.constant() % fewer == 0;
+    if (is_whole && of_busiest(fewer) <= of_busiest(units)) return Dim(fewer);
+  }
+  return Dim(units);
 }
 
 // Whether the heads are split.

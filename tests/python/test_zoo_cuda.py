@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cuda_check
 import cuda_report
+import cuda_weights
 import numpy as np
 import pytest
 
@@ -90,6 +91,37 @@ def test_errors_are_relative_to_the_largest_element():
         assert measure(want[:1], want) == float("inf")
 
 
+@pytest.mark.parametrize("shape", [(3, 1 << 16), (5, 7, 64, 100), (70000,)])
+def test_a_sample_visits_every_place_of_every_dimension(shape):
+    places = np.stack(np.indices(shape), axis=-1).reshape(-1, len(shape))
+    kept = cuda_check.sample(np.arange(len(places)).reshape(shape))
+    assert 0.25 * cuda_check.SAMPLE < kept.size <= cuda_check.SAMPLE
+    for dimension, size in enumerate(shape):
+        if size <= kept.size:
+            assert len(np.unique(places[kept, dimension])) == size
+    small = np.ones((2, 3))
+    assert cuda_check.sample(small) is small
+
+
+def test_weights_are_drawn_to_the_same_bits_everywhere(tmp_path):
+    drawn = cuda_weights.Drawn(seed=7, shape=(30, 50), mean=0.25, deviation=2.0)
+    array = drawn.draw()
+    assert array.shape == (30, 50) and array.dtype == np.float32
+    assert array.mean() == pytest.approx(0.25, abs=0.1)
+    assert array.std() == pytest.approx(2, rel=0.05)
+    turned = cuda_weights.Drawn(7, (30, 50), 0.25, 2.0, is_transposed=True)
+    np.testing.assert_array_equal(turned.draw(), array.T)
+    assert cuda_weights.checksum([drawn]) == 1732941537  # of NumPy 2.4
+    fields = vars(drawn) | {"shape": [30, 50]}
+    told = {"weights": [fields, fields], "weights_crc32": cuda_weights.checksum([drawn, drawn])}
+    cuda_weights.write_weights(tmp_path, told)
+    written = np.fromfile(tmp_path / cuda_weights.FILE, np.float32)
+    assert written.size % 16 == 0 and written.size == 2 * 1504
+    np.testing.assert_array_equal(written[1504 : 1504 + 1500], array.ravel())
+    with pytest.raises(ValueError, match="not those of the pack"):
+        cuda_weights.write_weights(tmp_path, told | {"weights_crc32": 1})
+
+
 def test_a_run_meets_its_bars_or_says_which_it_does_not():
     verdict = cuda_report.verdict
 
@@ -117,7 +149,7 @@ def test_a_model_runs_in_both_precisions_and_on_several_ranks(tmp_path, tutti):
     code, rows = check(tmp_path, tutti)
     assert code == 0
     assert list(rows["right"]) == [
-        "cpu fp32 cp=1", "cuda fp32 cp=1", "cpu bf16 cp=1", "cuda bf16 cp=1", "cuda fp32 cp=2",
+        "cpu fp32 cp=1", "cuda fp32 cp=1", "cpu bf16 cp=1", "cuda bf16 cp=1", "cuda fp32 cp=2", "cuda bf16 cp=2",
     ]  # fmt: skip
     assert all(result["verdict"] == "ok" for result in rows["right"].values())
     bf16 = rows["right"]["cuda bf16 cp=1"]

@@ -53,8 +53,11 @@ The zoo's tiny models (`docs/zoo.md`), packed with PyTorch's answers where there
 
 The second command writes this file and `zoo_cuda.json`; it needs NumPy and a bundle (`make dist`).
 
+Where a model has more than 400 kB of parameters, they are drawn from a seed, again where the pack is used, with the mean and deviation of its own. Of outputs with more than
+65,536 elements, an even sample of at most as many is compared with PyTorch, and all with our CPU ranks.
+
 Errors are max |a-b| / max |b|, the worst of a model's outputs. fp32 (bar: 1e-4): against PyTorch in fp32, and against our CPU ranks.
-All ranks share the card. 2 ranks: `cp=2`, for decoders `sp=2`; others: other meshes, or one rank at other sizes of the same plan.
+All ranks share the card. 2, 4 and 8 ranks: on `cp`, for decoders on `sp`; others: other meshes, one rank at other sizes of the same plan, bf16 on 2 ranks.
 bf16 (`--precision bf16`, inputs that bf16 has exactly; bar: 2e-2): against PyTorch in fp64 (fp32, where a class cannot run in double);
 PyTorch's own, with the module cast to bf16; and ours over PyTorch's, of the largest error and of root mean squares (bar: 1.5, where ours
 is above 1e-3). It is the latter that is judged: the largest error of one input is a matter of luck on both sides. Ten inputs of
@@ -66,6 +69,8 @@ COLUMNS = [
     "fp32",
     "to CPU",
     "2 ranks",
+    "4 ranks",
+    "8 ranks",
     "others",
     "bf16",
     "PyTorch's",
@@ -121,28 +126,33 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 def cells(row: dict[str, Any]) -> list[str]:
     of = {key.removeprefix("cuda "): r for key, r in row["runs"].items() if key.startswith("cuda")}
-    fp32 = [key for key in of if key.startswith("fp32")]
-    one, two, rest = of[fp32[0]], of.get(fp32[1], {}) if len(fp32) > 1 else {}, fp32[2:]
-    bf16 = next((r for key, r in of.items() if key.startswith("bf16")), {})
-    others = [f"{key.removeprefix('fp32 ')}: {mark(of[key], 'to_pytorch')}" for key in rest]
-    ratios = [bf16_ratio(bf16, kind) for kind in ("", "rms_")]
+    first = next(iter(of))
+    bf16 = first.replace("fp32", "bf16")
+    several = [first.removesuffix("1") + ranks for ranks in ("2", "4", "8")]
+    others = [
+        f"{key.removeprefix('fp32 ')}: {mark(result, 'to_pytorch', 'to_fp64')}"
+        for key, result in of.items()
+        if key not in (first, bf16, *several)
+    ]
+    ratios = [bf16_ratio(of.get(bf16, {}), kind) for kind in ("", "rms_")]
     notes = [f"{key}: {of[key]['verdict']}" for key in of if of[key]["verdict"] != "ok"]
     notes += [f"no {dtype} in PyTorch" for dtype in row.get("missing", {})]
     return [
         row["name"],
-        mark(one, "to_pytorch"),
-        mark(one, "to_cpu"),
-        mark(two, "to_pytorch"),
+        mark(of[first], "to_pytorch"),
+        mark(of[first], "to_cpu"),
+        *(mark(of.get(key, {}), "to_pytorch") for key in several),
         ", ".join(others),
-        mark(bf16, "to_fp64"),
-        mark(bf16, "pytorch_to_fp64"),
+        mark(of.get(bf16, {}), "to_fp64"),
+        mark(of.get(bf16, {}), "pytorch_to_fp64"),
         *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
         "; ".join(notes),
     ]
 
 
-def mark(result: dict[str, Any], name: str) -> str:
-    return f"{result[name]:.1e}" if name in result else ""
+def mark(result: dict[str, Any], *names: str) -> str:
+    """The first of these errors that a run has."""
+    return next((f"{result[name]:.1e}" for name in names if name in result), "")
 
 
 def main() -> int:

@@ -245,6 +245,7 @@ def of_plan(report: dict[str, Any], text: str) -> dict[str, Any]:
         "exchanges": main,
         "prologue_exchanges": len(prologue),
         "flops": max(rank["main"]["flops"] for rank in report["by_rank"]),
+        "weights": max(rank["weight_bytes"] for rank in report["by_rank"]),
     }
 
 

@@ -69,14 +69,15 @@ def _others(row: dict, ranks: int) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def _kinds(row: dict, ranks: int) -> str:
-    kinds = Counter(e["kind"] for e in _on_ranks(row, ranks).get("exchanges", []))
+def _kinds(mesh: dict) -> str:
+    kinds = Counter(e["kind"] for e in mesh.get("exchanges", []))
     return ", ".join(f"{count} {kind}" for kind, count in kinds.items())
 
 
-def _share(row: dict) -> str:
-    one, four = (_on_ranks(row, ranks).get("flops") for ranks in (1, 4))
-    return f"{100 * four / one:.0f} %" if one and four else ""
+def _share(row: dict, mesh: dict, what: str) -> str:
+    """Of what one rank has, the part that falls to the rank of `mesh` with the most."""
+    one, most = _on_ranks(row, 1).get(what), mesh.get(what)
+    return f"{100 * most / one:.0f} %" if one and most is not None else ""
 
 
 def _reason(row: dict) -> str:
@@ -121,6 +122,9 @@ positions or convolves them, bytes are those of all that moves but the output, a
 or its heads are exchanged, where that is less; a convolution's windows need the neighbours' rows that they reach into, once; products of pairs of positions
 bring an operand or exchange channels (`tests/zoo/pair_minimum.py`). Recurrences over
 frames have no minimum. Others: all other exchanges of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
+`tp=3`: exchanges of a forward, one AllReduce an attention and an MLP, and of some numbers a token for each norm over all heads; weights and work
+of the rank with the most, of those on one. Four heads leave the busiest of three ranks with two, half of an attention's work and weights. What is left beyond that is computed on
+every rank: products in and out, and modulation, where at these sizes it is cheaper than to gather their results.
 The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention and one a sum or a convolved tensor, the least bytes (of exchanging
 heads, of gathering keys, or once the rows that several attentions make their keys of; up to 1 % less where cuts are not as even as can be or a token is computed on all ranks), and nothing else but the output. It is worked out from the plan. Decoders are split in space or time (`sp`).
 
@@ -166,6 +170,7 @@ def _many_sizes(rows: list[dict]) -> str:
     return "\n".join(lines) + "\n" if rows else ""
 
 
+TENSOR_COLUMNS = ("exchanges", "weights", "work")
 ATTENTION_COLUMNS = ("attentions", "exchanges each (2/3/4)", "bytes/min (2/3/4)")
 
 
@@ -180,7 +185,9 @@ def _rows(rows: list[dict]) -> str:
         "4",
         *(() if spatial else (*TENSOR_MESHES, *ATTENTION_COLUMNS)),
     ]
-    head += ["exchanges (4)" if spatial else "others (4)", "work", "reason"]
+    head += ["exchanges (4)" if spatial else "others (4)", "work"]
+    head += [] if spatial else [f"{TENSOR_MESHES[0]}: {what}" for what in TENSOR_COLUMNS]
+    head.append("reason")
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for row in rows:
         cells = [row["name"], "yes" if row["export"]["ok"] else "no"]
@@ -189,7 +196,11 @@ def _rows(rows: list[dict]) -> str:
             cells += [_mark(row["meshes"].get(mesh, {})) for mesh in TENSOR_MESHES]
             cells.append(f"{_on_ranks(row, 4).get('check', {}).get('attentions', '')}")
             cells += [_numbers(row, key) for key in ("exchanges_each", "bytes_to_least")]
-        others = _kinds(row, 4) if spatial else _others(row, 4)
-        cells += [others, _share(row), _reason(row).replace("|", "\\|").replace("\n", " ")]
+        four = _on_ranks(row, 4)
+        cells += [_kinds(four) if spatial else _others(row, 4), _share(row, four, "flops")]
+        if not spatial:
+            tensor = row["meshes"].get(TENSOR_MESHES[0], {})
+            cells += [_kinds(tensor), *(_share(row, tensor, what) for what in ("weights", "flops"))]
+        cells.append(_reason(row).replace("|", "\\|").replace("\n", " "))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

@@ -116,8 +116,52 @@ TEST_F(TensorFeaturesTest, LinearAttentionTakesHeads) {
   }
 }
 
-// Two key heads on three ranks: the keys' product is whole where pieces of its result would stand
-// on several ranks, and so is what their norm sums.
+// Triangle multiplication: pairs of tokens multiply feature by feature, and the norm over the
+// features in front of the product that sums over them reduces a number or two a pair.
+TEST_F(TensorFeaturesTest, PairsMultiplyInPiecesOfTheirFeatures) {
+  const auto text_of = [](std::string_view norm) {
+    return str_cat(R"(graph @g (%x: f32[b, n, n, 24]) {
+    %aw = constant f32[24, 12] data
+    %ag = constant f32[24, 12] data
+    %bw = constant f32[24, 12] data
+    %bg = constant f32[24, 12] data
+    %ow = constant f32[12, 24] data
+    %s = constant f32[12] data
+    %am = MatMul(%x, %aw)
+    %an = MatMul(%x, %ag)
+    %as = Sigmoid(%an)
+    %a = Mul(%am, %as)
+    %bm = MatMul(%x, %bw)
+    %bn = MatMul(%x, %bg)
+    %bs = Sigmoid(%bn)
+    %b = Mul(%bm, %bs)
+    %at = Transpose(%a) {perm = [0, 3, 1, 2]}
+    %bt = Transpose(%b) {perm = [0, 3, 2, 1]}
+    %m = MatMul(%at, %bt)
+    %mt = Transpose(%m) {perm = [0, 2, 3, 1]}
+    %n = )",
+                   norm, R"((%mt, %s) {axis = 3, epsilon = 0.001}
+    %y = MatMul(%n, %ow)
+    return %y
+  })");
+  };
+  for (const auto& [norm, reduced] :
+       {std::pair{"RMSNormalization", 2}, {"LayerNormalization", 3}}) {
+    const std::string text = text_of(norm);
+    const CompiledModel one = compile_text(text, tensor(""));
+    for (const int ranks : {2, 3, 4}) {
+      const std::string mesh = str_cat("tp=", ranks);
+      const auto model = compile_text(text, tensor(mesh));
+      EXPECT_EQ(kinds(model), (Kinds{{"AllReduce tp", reduced}})) << model.explain;
+      EXPECT_NEAR(model.memory[0].weights, one.memory[0].weights / ranks, 40);
+      const NamedTensors tensors = {{"x", random_f32({2, 5, 5, 24}, 1)}};
+      expect_one_rank_result(model, text, tensors, {{"b", 2}, {"n", 5}}, mesh);
+    }
+  }
+}
+
+// Two key heads on four ranks: the keys' product is whole where pieces of its result would stand
+// on several ranks, and so is what their norm sums. On three ranks, no piece does.
 TEST_F(TensorFeaturesTest, NormsOfKeysThatStandOnSeveralRanksGatherNothing) {
   const std::string text = R"(graph @g (%x: f32[b, t, 32]) {
     %qw = constant f32[32, 32] data
@@ -137,10 +181,12 @@ TEST_F(TensorFeaturesTest, NormsOfKeysThatStandOnSeveralRanksGatherNothing) {
     %y = MatMul(%af, %ow)
     return %y
   })";
-  const auto model = compile_text(text, tensor("tp=3"));
-  EXPECT_EQ(kinds(model)["AllGather tp"], 0) << model.explain;
-  const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
-  expect_one_rank_result(model, text, tensors, {{"b", 2}, {"t", 5}}, "tp=3");
+  for (const std::string_view mesh : {"tp=3", "tp=4"}) {
+    const auto model = compile_text(text, tensor(mesh));
+    EXPECT_EQ(kinds(model)["AllGather tp"], 0) << model.explain;
+    const NamedTensors tensors = {{"x", random_f32({2, 5, 32}, 1)}};
+    expect_one_rank_result(model, text, tensors, {{"b", 2}, {"t", 5}}, mesh);
+  }
 }
 
 }  // namespace

@@ -48,6 +48,21 @@ TEST_F(TensorTest, KeyHeadsThatAreFewerThanRanksStandOnSeveral) {
   EXPECT_TRUE(attention->input(1)->shape()[heads].is(1));
 }
 
+// 4 query and 2 key heads over 3 ranks: 2 and 1 on two of them, not 2 and the same one twice.
+TEST_F(TensorTest, NoRankHoldsAKeyHeadTwiceWhereThatSavesNoQueries) {
+  toy_.heads = 4;
+  toy_.kv_heads = 2;
+  const auto model = compile_text(toy_.text(), tensor("tp=3"));
+  const Node* attention = find_node(*model.main, "Attention");
+  const std::size_t heads = attention->attr_string("layout") == "bshd" ? 2 : 1;
+  for (int rank = 0; rank < 3; ++rank) {
+    SymbolMap symbols;
+    model.mesh.bind(rank, &symbols);
+    EXPECT_EQ(*attention->input(0)->shape()[heads].evaluate(symbols), rank < 2 ? 2 : 0);
+    EXPECT_EQ(*attention->input(1)->shape()[heads].evaluate(symbols), rank < 2 ? 1 : 0);
+  }
+}
+
 TEST_F(TensorTest, HeadsAreSharedOutAgainInsideATensorParallelGroup) {
   CompileOptions by_heads = tensor("tp=2,cp=2");
   by_heads.attention_exchange = AttentionExchange::kHeads;
