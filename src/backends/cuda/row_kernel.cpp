@@ -35,7 +35,7 @@ class RowWriter {
     const std::string rows = code_.number(layout_.rows);
     for (std::size_t j = 0; j < spec_.body.outputs().size(); ++j) {
       if (!routes_.has(j)) continue;
-      TUTTI_RETURN_IF_ERROR(routes_.add(j, type_name(spec_.body.outputs()[j]->dtype())));
+      TUTTI_RETURN_IF_ERROR(routes_.add(j, spec_.body.outputs()[j]->dtype()));
     }
     std::string body;
     if (layout_.norm != nullptr) {

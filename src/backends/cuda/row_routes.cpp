@@ -8,6 +8,8 @@ namespace tutti::cuda {
 
 namespace {
 
+constexpr std::int64_t kLeastRun = 32;  // bytes side by side: what memory and links move at least
+
 // Coordinates along the route's dimension that have a place.
 std::vector<std::int64_t> coordinates_of(const RowRoute& route) {
   std::vector<std::int64_t> found;
@@ -154,9 +156,16 @@ std::string RowRoutes::coordinates(std::size_t j, const Cut& cut) {
   return out;
 }
 
-Status RowRoutes::add(std::size_t j, const std::string& type) {
+Status RowRoutes::add(std::size_t j, DType dtype) {
   const RowRoute& route = *routes_[j];
+  const std::string type = type_name(dtype);
   TUTTI_ASSIGN_OR_RETURN(const Cut cut, cut_of(route));
+  const std::int64_t run = cut.is_in_row
+                               ? contiguous_strides(route.dims)[static_cast<std::size_t>(route.dim)]
+                               : layout_.out;
+  if (run * static_cast<std::int64_t>(dtype_size(dtype)) < kLeastRun) {
+    return unimplemented("a route of ", run, " elements at a time");
+  }
   std::vector<std::int64_t> count(static_cast<std::size_t>(cut.size), 0);
   for (const RowRoute::Place& place : route.places) {
     ++count[static_cast<std::size_t>(index_of(place.at))];

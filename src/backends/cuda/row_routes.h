@@ -23,8 +23,8 @@ class RowRoutes {
             std::size_t first_address, RowCode* code);
 
   bool has(std::size_t output) const { return output < routes_.size() && routes_[output]; }
-  // Prepares output j of elements `type`. UNIMPLEMENTED where rows do not fit the route.
-  Status add(std::size_t j, const std::string& type);
+  // Prepares output j. UNIMPLEMENTED where rows do not fit the route.
+  Status add(std::size_t j, DType dtype);
   // Stores `value`, a pack of `pack` type, of pack `k` where `condition` holds.
   std::string store(std::size_t j, const std::string& value, const std::string& pack,
                     const std::string& condition) const;

@@ -251,8 +251,8 @@ TEST_F(CudaFusedExchange, HeadsGoStraightToTheirRank) {
 TEST_F(CudaFusedExchange, HeadsAndTokensNeedNotDivide) {
   expect_same(layers(), {"f32", 3, 10, 5}, 2, 10, 5);
   expect_same(layers(), {"bf16", 3, 5, 5, 24}, 1, 7, 5);
-  expect_same(layers(), {"f32", 4, 3, 3, 6}, 1, 6, 5);  // a rank without heads
-  expect_same(layers(), {"f32", 4, 8, 4}, 1, 3, 5);     // one without tokens
+  expect_same(layers(), {"f32", 4, 3, 3, 10}, 1, 6, 5);  // a rank without heads
+  expect_same(layers(), {"f32", 4, 8, 4}, 1, 3, 5);      // one without tokens
 }
 
 TEST_F(CudaFusedExchange, HeadsThatSeveralRanksHoldGoToEachOfThem) {
@@ -277,9 +277,9 @@ TEST_F(CudaFusedExchange, RowsAreCutIntoHeads) {
     expect_same(all_heads(given), given, 1, 9, 2);
     expect_same(all_heads(given), given, 2, 4, 2);
   }
-  // Words of four elements do not fill heads of six: they are stored first.
+  // Words of four elements do not fill heads of ten: they are stored first.
   stored_ = 1;
-  const Case odd{"f32", 2, 2, 2, 6};
+  const Case odd{"f32", 2, 2, 2, 10};
   expect_same(all_heads(odd), odd, 1, 9, 1);
 }
 
@@ -321,6 +321,11 @@ TEST_F(CudaFusedExchange, BetweenCardsToo) {
   expect_same(layers(), {"bf16", 2, 8, 4, 64}, 1, 301, 5, devices);
   expect_same(layers(), {"f32", 3, 10, 5}, 2, 10, 5, devices);
   expect_same(str_cat(kInputs, kGathered), {"bf16", 4}, 1, 70, 1, devices);
+}
+
+TEST_F(CudaFusedExchange, LeavesRowsAloneThatAreLessThanWhatMemoryMoves) {
+  stored_ = 1;
+  expect_same(str_cat(kInputs, kGathered), {"f32", 2, 4, 4, 6}, 1, 9, 0);
 }
 
 TEST_F(CudaFusedExchange, NeedsThatBoxesArePushed) {
