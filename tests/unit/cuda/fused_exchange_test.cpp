@@ -312,6 +312,7 @@ TEST_F(CudaFusedExchange, PiecesOfTheHeadsToo) {
     expect_same(text, given, 1, 11, 1);
   }
   expect_same(text, {"bf16", 4, 16, 16, 32}, 1, 13, 1);
+  expect_same(text, {"f32", 2, 16, 4}, 1, 12, 1, on_->device_count());
   expect_same(text, {"f32", 4, 16, 16}, 2, 3, 1);  // a rank without tokens goes another way
 }
 
