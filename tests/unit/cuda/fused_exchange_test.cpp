@@ -334,6 +334,10 @@ TEST_F(CudaFusedExchange, NeedsThatBoxesArePushed) {
   on_ = backend("on", "pull");
   stored_ = 4;
   expect_same(layers(), given, 1, 11, 0);
+  const int devices = on_->device_count();
+  if (devices < 2) GTEST_SKIP() << "NCCL needs two GPUs, there is one";
+  on_ = backend("on", "nccl");
+  expect_same(layers(), given, 1, 11, 0, devices);
 }
 
 }  // namespace
