@@ -65,13 +65,13 @@ OpDef exchange_of_nodes(const char* type) {
 }  // namespace
 
 const OpDef& pipelined_attention_op() {
-  static const OpDef op = exchange_of_nodes("PipelinedAttention");
-  return op;
+  static const OpDef kOp = exchange_of_nodes("PipelinedAttention");
+  return kOp;
 }
 
 const OpDef& fused_exchange_op() {
-  static const OpDef op = exchange_of_nodes("FusedExchange");
-  return op;
+  static const OpDef kOp = exchange_of_nodes("FusedExchange");
+  return kOp;
 }
 
 void register_fused_ops(OpRegistry* ops) {

@@ -124,8 +124,10 @@ Status Program::join_steps(const Descriptions& descriptions, RankProfile* op_row
     step.inputs = nodes.inputs;
     step.outputs = nodes.outputs;
     Result<std::optional<Step>> made = make_step(std::move(step), nodes.at, descriptions, op_rows);
-    if (made.status().code() == StatusCode::kUnimplemented) continue;
-    TUTTI_RETURN_IF_ERROR(made.status());
+    if (!made.ok()) {
+      if (made.status().code() != StatusCode::kUnimplemented) return made.status();
+      continue;
+    }
     steps->emplace(nodes.at, **std::move(made));
     for (const std::size_t position : nodes.positions) (*is_joined)[position] = true;
     storage_.joined.push_back({nodes.at, nodes.positions});

@@ -119,12 +119,11 @@ Status ExchangeProducers::make_rows(RankContext& context, const ExchangePlans& a
   }
   bool is_any = false;
   for (Producer& producer : producers_) {
-    const Status status = route(context, &producer, all, rounds);
-    if (status.code() == StatusCode::kUnimplemented) {
+    if (Status status = route(context, &producer, all, rounds); !status.ok()) {
+      if (status.code() != StatusCode::kUnimplemented) return status;
       producer.rows.clear();
       continue;
     }
-    TUTTI_RETURN_IF_ERROR(status);
     is_any = true;
     for (const std::size_t i : producer.operands) {
       if (i != kNone) is_routed_[i] = true;

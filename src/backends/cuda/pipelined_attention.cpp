@@ -215,7 +215,7 @@ class PipelinedAttention final : public Kernel {
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
   Status run(const KernelArgs& args) override {
-    const Status status = run_pieces(args);
+    Status status = run_pieces(args);
     if (status.ok()) return {};
     // Whoever hears of the error waits for the rank's stream alone.
     for (RankContext& lane : lanes_.computing) {
