@@ -133,6 +133,13 @@ Status time_attention(RankContext& context, DType dtype, std::int64_t queries, s
   } else {
     print(shape, "cudnn", 0, found.status(), 0);
   }
+  const bool has_split = ways.size() > 1;
+  auto ours = make_hopper_attention(p, context);
+  if (ours.ok()) {
+    ways.push_back(*std::move(ours));
+  } else {
+    print(shape, "ours for hopper", 0, ours.status(), 0);
+  }
   const double pairs = static_cast<double>(queries) * static_cast<double>(keys) *
                        (is_causal ? 0.5 : 1) * static_cast<double>(heads);
   std::size_t workspace_bytes = 4 * static_cast<std::size_t>(heads * queries);
@@ -146,7 +153,7 @@ Status time_attention(RankContext& context, DType dtype, std::int64_t queries, s
   }
   // The second part of a split alone, on statistics that happen to be there.
   std::unique_ptr<AttentionTail> tail;
-  if (ways.size() > 1) {
+  if (has_split) {
     TUTTI_ASSIGN_OR_RETURN(tail, AttentionTail::create(p, keys % 128, context));
     timed.push_back({"the tail alone", 0, [&tail, &at] { return tail->run(at, at.workspace); }});
   }

@@ -340,6 +340,58 @@ TransferPlan empty_plan(int ranks) {
   return plan;
 }
 
+// Pieces of sequences that are joined along one dimension of an operand.
+class JoinedPieces {
+ public:
+  JoinedPieces(const TransferOperand& operand, std::span<const std::int64_t> segments, int buffer)
+      : segments_(segments), buffer_(buffer), dim_(static_cast<std::size_t>(operand.from->dim)) {
+    const Dims& dims = operand.dims;
+    whole_ = dims[dim_];
+    for (std::size_t d = 0; d < dim_; ++d) outer_ *= dims[d];
+    inner_ = static_cast<std::int64_t>(operand.element_size);
+    for (std::size_t d = dim_ + 1; d < dims.size(); ++d) inner_ *= dims[d];
+  }
+
+  Status check() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t segment : segments_) sum += segment;
+    if (sum == whole_) return {};
+    return invalid_argument("segments of ", sum, " elements in all are joined along dimension ",
+                            dim_, " of ", whole_);
+  }
+
+  // A rank's, where they lie in its piece or in the whole.
+  std::vector<Region> of(int ranks, int rank, bool is_in_whole) const {
+    std::int64_t stored = 0;
+    for (const std::int64_t segment : segments_) stored += part_size(segment, ranks, rank);
+    std::vector<Region> regions;
+    std::int64_t begin = 0;
+    std::int64_t start = 0;
+    for (const std::int64_t segment : segments_) {
+      const std::int64_t count = part_size(segment, ranks, rank);
+      const std::int64_t at = is_in_whole ? begin + part_offset(segment, ranks, rank) : start;
+      if (count > 0 && outer_ > 0 && inner_ > 0) {
+        regions.push_back({buffer_,
+                           static_cast<std::size_t>(at * inner_),
+                           {outer_},
+                           {(is_in_whole ? whole_ : stored) * inner_},
+                           count * inner_});
+      }
+      begin += segment;
+      start += count;
+    }
+    return regions;
+  }
+
+ private:
+  std::span<const std::int64_t> segments_;
+  int buffer_;
+  std::size_t dim_;
+  std::int64_t whole_ = 0;
+  std::int64_t outer_ = 1;
+  std::int64_t inner_ = 1;  // bytes
+};
+
 }  // namespace
 
 Dims piece_dims(const Dims& dims, const std::optional<PieceSplit>& split, int ranks, int rank) {
@@ -391,6 +443,31 @@ Result<TransferPlan> all_gather_plan(const Dims& dims, std::size_t element_size,
                                      const PieceSplit& from, int ranks, int self) {
   const TransferOperand operand{dims, element_size, from, std::nullopt};
   return make_transfer_plan({&operand, 1}, ranks, self);
+}
+
+Result<TransferPlan> joined_gather_plan(std::span<const TransferOperand> operands,
+                                        std::span<const std::int64_t> segments, int ranks,
+                                        int self) {
+  TransferPlan plan;
+  plan.exchange.send.resize(static_cast<std::size_t>(ranks));
+  plan.exchange.receive.resize(static_cast<std::size_t>(ranks));
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const TransferOperand& operand = operands[i];
+    if (!operand.from) return invalid_argument("operand ", i, " is not split");
+    TUTTI_RETURN_IF_ERROR(check_split(operand.dims, operand.from));
+    const JoinedPieces pieces(operand, segments, static_cast<int>(i));
+    TUTTI_RETURN_IF_ERROR(pieces.check());
+    const std::vector<Region> mine = pieces.of(ranks, self, false);
+    for (std::vector<Region>& to : plan.exchange.send) {
+      to.insert(to.end(), mine.begin(), mine.end());
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      const std::vector<Region> theirs = pieces.of(ranks, rank, true);
+      std::vector<Region>& from = plan.exchange.receive[static_cast<std::size_t>(rank)];
+      from.insert(from.end(), theirs.begin(), theirs.end());
+    }
+  }
+  return plan;
 }
 
 Result<TransferPlan> shard_slice_plan(const Dims& dims, std::size_t element_size,

@@ -71,6 +71,12 @@ Result<TransferPlan> halo_plan(const Dims& dims, std::size_t element_size, const
 // By name: piece -> whole, whole -> piece (nothing travels), pieces -> pieces.
 Result<TransferPlan> all_gather_plan(const Dims& dims, std::size_t element_size,
                                      const PieceSplit& from, int ranks, int self);
+// The same where whole tensors are sequences of `segments` elements joined along the dimension that
+// operands[i].from names, and a rank's piece is its balanced piece of each, one after the other.
+// Errors: segments that do not add up to the dimension.
+Result<TransferPlan> joined_gather_plan(std::span<const TransferOperand> operands,
+                                        std::span<const std::int64_t> segments, int ranks,
+                                        int self);
 Result<TransferPlan> shard_slice_plan(const Dims& dims, std::size_t element_size,
                                       const PieceSplit& to, int ranks, int self);
 Result<TransferPlan> all_to_all_plan(std::span<const TransferOperand> operands, int ranks,

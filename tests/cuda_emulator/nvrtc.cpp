@@ -187,7 +187,15 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
   return NVRTC_SUCCESS;
 }
 
-nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
+nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count, const char* const* options) {
+  // Instructions of one architecture alone, such as those of warpgroups, are not emulated.
+  for (int i = 0; i < count; ++i) {
+    const std::string_view option = options[i];
+    if (option.starts_with("--gpu-architecture=") && option.ends_with("a")) {
+      program->log = "the emulator compiles for no " + std::string(option.substr(19)) + "\n";
+      return NVRTC_ERROR_INVALID_OPTION;
+    }
+  }
   try {
     if (run_program(*program)) return NVRTC_SUCCESS;
   } catch (const std::exception& error) {

@@ -37,7 +37,8 @@ struct AttentionProblem {
   bool has_mask() const { return mask_dtype != DType::kUndefined; }
 };
 
-// Of a node Attention or RingAttention. k and v are whole, also where the node has pieces of them.
+// Of a node Attention, RingAttention or JoinedRingAttention. k and v are whole, also where the node
+// has pieces of them.
 Result<AttentionProblem> read_attention(const KernelSpec& spec, const Dims& k, const Dims& v);
 
 struct AttentionAddresses {
@@ -63,6 +64,12 @@ class Attention {
 Result<std::unique_ptr<Attention>> make_plain_attention(const AttentionProblem& problem,
                                                         RankContext& context);
 
+// Our kernel for compute capability 9.0, over all keys in one pass. UNIMPLEMENTED: other cards,
+// masks, lengths, heads of more than 128 elements or of no multiple of 8, other types than 16-bit
+// floats.
+Result<std::unique_ptr<Attention>> make_hopper_attention(const AttentionProblem& problem,
+                                                         RankContext& context);
+
 // Whether our kernel on matrix units takes heads of these sizes.
 bool takes_matrix_units(DType dtype, std::int64_t qk_size, std::int64_t v_size);
 
@@ -86,7 +93,8 @@ Result<std::vector<std::unique_ptr<Attention>>> make_cudnn_attentions(
 
 using AttentionWays = FastestOf<Attention>;
 
-// The ways among which the first run chooses: cuDNN's where it has one, ours elsewhere.
+// The ways among which the first run chooses: ours for Hopper and cuDNN's where there are any, the
+// plain one elsewhere.
 Result<AttentionWays> make_attention(const AttentionProblem& problem, RankContext& context);
 
 }  // namespace tutti::cuda

@@ -1,4 +1,5 @@
-// The nodes Attention and RingAttention: what they ask for, and which way is taken.
+// The nodes Attention, RingAttention and JoinedRingAttention: what they ask for, and which way is
+// taken.
 #include <optional>
 
 #include "backends/cuda/attention.h"
@@ -29,14 +30,17 @@ Status read_mask(const TensorDesc& mask, AttentionProblem* p) {
   return {};
 }
 
-// What a choice hangs on.
-std::string key_of(const AttentionProblem& p) {
+// What a choice hangs on: among other ways it says nothing.
+std::string key_of(const AttentionProblem& p, std::span<const std::unique_ptr<Attention>> ways) {
+  std::string names;
+  for (const auto& way : ways) names += str_cat("; ", way->name());
   const auto strides = [](const AttentionStrides& s) {
     return str_cat("[", s.batch, ",", s.head, ",", s.token, "]");
   };
   return str_cat("attention ", dtype_name(p.dtype), " ", p.batch, "x", p.heads, "/", p.kv_heads,
                  " ", p.queries, "x", p.keys, " ", p.qk_size, "/", p.v_size, " q", strides(p.q),
-                 " k", strides(p.k), " v", strides(p.v), " out", strides(p.out));
+                 " k", strides(p.k), " v", strides(p.v), " out", strides(p.out),
+                 p.is_causal ? str_cat(" causal ", p.causal_offset) : "", names);
 }
 
 KernelResult make_attention_kernel(const KernelSpec& spec, RankContext& context) {
@@ -61,9 +65,11 @@ KernelResult make_ring_attention(const KernelSpec& spec, RankContext& context) {
                          spec.node.attr_dims("size")[0].evaluate(spec.symbols));
   TensorDesc k = spec.inputs[1];
   TensorDesc v = spec.inputs[2];
+  TUTTI_ASSIGN_OR_RETURN(const Dims segments,
+                         evaluate(spec.node.attr_dims("segments"), spec.symbols));
   TUTTI_ASSIGN_OR_RETURN(
       std::shared_ptr<PieceGather> gather,
-      make_piece_gather(spec.node, context, spec.inputs.subspan(1, 2), tokens, size));
+      make_piece_gather(spec.node, context, spec.inputs.subspan(1, 2), tokens, size, segments));
   k.dims[static_cast<std::size_t>(tokens)] = size;
   v.dims[static_cast<std::size_t>(tokens)] = size;
   std::optional<AttentionWays> attention;  // none where this rank has no queries
@@ -130,20 +136,23 @@ Result<AttentionProblem> read_attention(const KernelSpec& spec, const Dims& k, c
 Result<AttentionWays> make_attention(const AttentionProblem& problem, RankContext& context) {
   std::vector<std::unique_ptr<Attention>> ways;
   auto found = make_cudnn_attentions(problem, context);
-  if (found.ok()) {
-    ways = *std::move(found);
-  } else if (found.status().code() != StatusCode::kUnimplemented) {
-    return found.status();
-  } else {
+  if (!found.ok() && found.status().code() != StatusCode::kUnimplemented) return found.status();
+  if (found.ok()) ways = *std::move(found);
+  auto ours = make_hopper_attention(problem, context);
+  if (!ours.ok() && ours.status().code() != StatusCode::kUnimplemented) return ours.status();
+  if (ours.ok()) ways.push_back(*std::move(ours));
+  if (ways.empty()) {
     TUTTI_ASSIGN_OR_RETURN(auto plain, make_plain_attention(problem, context));
     ways.push_back(std::move(plain));
   }
-  return AttentionWays(std::move(ways), key_of(problem), context.tuner, context.stream);
+  std::string key = key_of(problem, ways);
+  return AttentionWays(std::move(ways), std::move(key), context.tuner, context.stream);
 }
 
 void register_attention_kernels(KernelTable* table) {
   table->add("Attention", make_attention_kernel);
   table->add("RingAttention", make_ring_attention);
+  table->add("JoinedRingAttention", make_ring_attention);
 }
 
 }  // namespace tutti::cuda

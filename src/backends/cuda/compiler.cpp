@@ -13,6 +13,11 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
+// As NVRTC is told it.
+std::string target_of(const KernelSource& source, int arch) {
+  return str_cat("sm_", arch, source.needs_exact_arch ? "a" : "");
+}
+
 }  // namespace
 
 std::string KernelSource::text() const {
@@ -49,24 +54,24 @@ std::size_t KernelCompiler::num_compiled() const {
   return num_compiled_;
 }
 
-Hash128 KernelCompiler::key_of(const std::string& text, int arch) const {
+Hash128 KernelCompiler::key_of(const std::string& text, const std::string& target) const {
   Hasher hasher;
   hasher.update(bytes_of(text));
-  hasher.update(static_cast<std::uint64_t>(arch));
+  hasher.update(bytes_of(target));
   hasher.update(static_cast<std::uint64_t>(major_ * 1000 + minor_));
   return hasher.digest();
 }
 
 Result<std::string> KernelCompiler::run_compiler(const std::string& text, const std::string& entry,
-                                                 int arch) {
+                                                 const std::string& target) {
   nvrtcProgram program = nullptr;
   const std::string name = entry + ".cu";
   nvrtcResult result = nvrtc_.create(&program, text.c_str(), name.c_str(), 0, nullptr, nullptr);
   if (result != NVRTC_SUCCESS) {
     return internal_error("cuda: nvrtc: ", nvrtc_.error_string(result));
   }
-  const std::string target = str_cat("--gpu-architecture=sm_", arch);
-  const char* options[] = {target.c_str(), "--std=c++17", "-lineinfo"};
+  const std::string architecture = "--gpu-architecture=" + target;
+  const char* options[] = {architecture.c_str(), "--std=c++17", "-lineinfo"};
   result = nvrtc_.compile(program, 3, options);
   std::string out;
   std::size_t size = 0;
@@ -75,7 +80,10 @@ Result<std::string> KernelCompiler::run_compiler(const std::string& text, const 
     out.resize(size);
     nvrtc_.log(program, out.data());
     nvrtc_.destroy(&program);
-    return internal_error("cuda: kernel ", entry, " does not compile for sm_", arch, ": ", out);
+    if (result == NVRTC_ERROR_INVALID_OPTION) {
+      return unimplemented("cuda: NVRTC ", version(), " does not compile for ", target);
+    }
+    return internal_error("cuda: kernel ", entry, " does not compile for ", target, ": ", out);
   }
   nvrtc_.cubin_size(program, &size);
   out.resize(size);
@@ -87,7 +95,8 @@ Result<std::string> KernelCompiler::run_compiler(const std::string& text, const 
 Result<std::shared_ptr<const std::string>> KernelCompiler::compile(const KernelSource& source,
                                                                    int arch) {
   const std::string text = source.text();
-  const Hash128 key = key_of(text, arch);
+  const std::string target = target_of(source, arch);
+  const Hash128 key = key_of(text, target);
   {
     const std::lock_guard lock(mutex_);
     const auto found = code_.find(as_key(key));
@@ -97,7 +106,7 @@ Result<std::shared_ptr<const std::string>> KernelCompiler::compile(const KernelS
   std::string code = cache_.read(key, "cubin");
   const bool is_cached = !code.empty();
   if (!is_cached) {
-    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source.entry, arch));
+    TUTTI_ASSIGN_OR_RETURN(code, run_compiler(text, source.entry, target));
     cache_.write(key, "cubin", code);
   }
   const std::lock_guard lock(mutex_);
@@ -107,7 +116,7 @@ Result<std::shared_ptr<const std::string>> KernelCompiler::compile(const KernelS
 }
 
 Result<cudaKernel_t> KernelCompiler::load(const KernelSource& source, int arch) {
-  const Hash128 key = key_of(source.text(), arch);
+  const Hash128 key = key_of(source.text(), target_of(source, arch));
   {
     const std::lock_guard lock(mutex_);
     const auto found = kernels_.find(as_key(key));

@@ -24,6 +24,8 @@ struct KernelSource {
   std::vector<std::pair<std::string, std::string>> defines;
   std::vector<std::string_view> files;  // after prelude.cuh, which is always first
   std::string code;
+  // For this architecture alone and not for later ones of its family (sm_90a).
+  bool needs_exact_arch = false;
 
   std::string text() const;
 };
@@ -38,7 +40,7 @@ class KernelCompiler {
   static Result<std::unique_ptr<KernelCompiler>> create();
 
   // Machine code for compute capability `arch` (90 for 9.0). Errors: what the compiler says, with
-  // the source's entry.
+  // the source's entry; UNIMPLEMENTED where it has no such target.
   Result<std::shared_ptr<const std::string>> compile(const KernelSource& source, int arch);
 
   // Compiled (or cached) and loaded; valid on every device of that capability, for ever.
@@ -61,8 +63,9 @@ class KernelCompiler {
   };
 
   KernelCompiler() = default;
-  Hash128 key_of(const std::string& text, int arch) const;
-  Result<std::string> run_compiler(const std::string& text, const std::string& entry, int arch);
+  Hash128 key_of(const std::string& text, const std::string& target) const;
+  Result<std::string> run_compiler(const std::string& text, const std::string& entry,
+                                   const std::string& target);
 
   std::shared_ptr<DynamicLibrary> library_;
   Functions nvrtc_;

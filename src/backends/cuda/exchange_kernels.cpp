@@ -301,7 +301,7 @@ class TransferGather final : public PieceGather {
 
 Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankContext& context,
                                                        std::span<const TensorDesc> pieces, int dim,
-                                                       std::int64_t size) {
+                                                       std::int64_t size, const Dims& segments) {
   TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(node, context));
   std::vector<TransferOperand> operands;
   for (const TensorDesc& piece : pieces) {
@@ -315,7 +315,9 @@ Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankCon
   }
   const int ranks = size_of(communicator);
   TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
-                           return make_transfer_plan(operands, ranks, rank);
+                           return segments.empty()
+                                      ? make_transfer_plan(operands, ranks, rank)
+                                      : joined_gather_plan(operands, segments, ranks, rank);
                          }));
   TUTTI_ASSIGN_OR_RETURN(Transfer transfer,
                          Transfer::create(context, communicator, plans, operands.size()));

@@ -18,10 +18,12 @@ class PieceGather {
   virtual Status run(std::span<const void* const> sources, std::span<void* const> targets) = 0;
 };
 
-// `node` names the mesh axis; pieces[i] is this rank's, cut along `dim` of `size` in the whole.
+// `node` names the mesh axis; pieces[i] is this rank's, cut along `dim` of `size` in the whole, or
+// of each of the `segments` that the whole is joined of.
 Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankContext& context,
                                                        std::span<const TensorDesc> pieces, int dim,
-                                                       std::int64_t size);
+                                                       std::int64_t size,
+                                                       const Dims& segments = {});
 
 // What the AllToAll node of `spec` moves, by rank, and between whom; null for one rank.
 struct AllToAllPlans {

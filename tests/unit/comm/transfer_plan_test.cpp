@@ -111,6 +111,34 @@ void check_transfer(const std::vector<TransferOperand>& operands, int n) {
 
 PieceSplit split(int dim, std::int64_t units, int replicas = 1) { return {dim, units, replicas}; }
 
+// Sequences of 5 and 3 columns, joined: two ranks have 3 + 2 and 2 + 1 of them.
+TEST(JoinedGatherPlan, PutsPiecesOfEachSequenceInTheirPlaces) {
+  const TransferOperand operand{{2, 8}, 4, PieceSplit{1, 8}, std::nullopt};
+  const std::vector<std::int64_t> segments = {5, 3};
+  const auto plan = joined_gather_plan({&operand, 1}, segments, 2, 1);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  const auto expect = [](const std::vector<Region>& regions, std::int64_t stride,
+                         const std::vector<std::pair<std::size_t, std::int64_t>>& runs) {
+    ASSERT_EQ(regions.size(), runs.size());
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      EXPECT_EQ(regions[i].offset, runs[i].first);
+      EXPECT_EQ(regions[i].run, runs[i].second);
+      EXPECT_EQ(regions[i].sizes, std::vector<std::int64_t>{2});
+      EXPECT_EQ(regions[i].strides, std::vector<std::int64_t>{stride});
+    }
+  };
+  expect(plan->exchange.send[0], 12, {{0, 8}, {8, 4}});
+  expect(plan->exchange.receive[0], 32, {{0, 12}, {20, 8}});
+  expect(plan->exchange.receive[1], 32, {{12, 8}, {28, 4}});
+  // More ranks than a sequence has elements: nothing of it travels from those that have none.
+  const auto many = joined_gather_plan({&operand, 1}, segments, 4, 3);
+  ASSERT_TRUE(many.ok());
+  expect(many->exchange.send[0], 4, {{0, 4}});
+  const std::vector<std::int64_t> wrong = {5, 4};
+  EXPECT_THAT(joined_gather_plan({&operand, 1}, wrong, 2, 0).status().message(),
+              HasSubstr("segments of 9 elements in all are joined along dimension 1 of 8"));
+}
+
 TEST(TransferPlan, TokensToHeadsOverEveryNumberOfRanks) {
   // [batch, tokens, heads, head size]: 11 tokens and 5 heads divide by nothing.
   for (int n = 1; n <= 8; ++n) {

@@ -152,6 +152,40 @@ TEST_F(CudaRanks, AttentionOverPiecesOfTheKeysIsAttentionOverAll) {
   }
 }
 
+// Keys of two sequences, each of which is cut by itself.
+TEST_F(CudaRanks, AttentionOverPiecesOfJoinedKeysIsAttentionOverAll) {
+  const std::string text =
+      R"(graph (%q: f32[2, 4, 6, 16], %a: f32[2, 2, t, 16], %b: f32[2, 2, 5, 16],
+             %m: f32[6, t+5]) {
+    %ap = ShardSlice(%a) {axis = "cp", ranks = $N, dim = 2, units = dims[t]}
+    %bp = ShardSlice(%b) {axis = "cp", ranks = $N, dim = 2, units = dims[5]}
+    %k = Concat(%ap, %bp) {axis = 2}
+    %y = JoinedRingAttention(%q, %k, %k, %m) {scale = 0.25, layout = "bhsd", axis = "cp",
+      ranks = $N, size = dims[t+5], segments = dims[t, 5]}
+    return %y
+  })";
+  for (const int ranks : {1, 2, 3, 8}) {
+    SCOPED_TRACE(ranks);
+    auto instance = Instance::load(plan_of(ranks, text), *cuda_,
+                                   std::vector<int>(static_cast<std::size_t>(ranks), 0));
+    ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+    const auto cpu = Instance::load(plan_of(ranks, text), *cpu_);
+    ASSERT_TRUE(cpu.ok()) << cpu.status().to_string();
+    for (const std::int64_t tokens : {13, 1}) {
+      const TensorMap inputs = {{"q", numbers({2, 4, 6, 16}, 1)},
+                                {"a", numbers({2, 2, tokens, 16}, 2)},
+                                {"b", numbers({2, 2, 5, 16}, 3)},
+                                {"m", numbers({6, tokens + 5}, 4)}};
+      const auto got = (*instance)->infer(inputs);
+      const auto want = (*cpu)->infer(inputs);
+      ASSERT_TRUE(got.ok()) << got.status().to_string();
+      ASSERT_TRUE(want.ok()) << want.status().to_string();
+      EXPECT_THAT(got->at("y").to_doubles(),
+                  ::testing::Pointwise(::testing::DoubleNear(1e-4), want->at("y").to_doubles()));
+    }
+  }
+}
+
 // Rows that move from rank to rank, and what stands behind the edges.
 TEST_F(CudaRanks, HalosBringTheRowsThatTheCpuBrings) {
   for (const std::string edge : {"zero", "lowest", "edge", "reflect", "wrap"}) {

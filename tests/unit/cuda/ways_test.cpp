@@ -52,9 +52,9 @@ class CudaWays : public ::testing::Test {
     compiler_ = *std::move(compiler);
     context_.compiler = compiler_.get();
     auto cudnn = Cudnn::create(0, context_.arch);
-    if (!cudnn.ok()) GTEST_SKIP() << cudnn.status().message();
-    cudnn_ = *std::move(cudnn);
+    if (cudnn.ok()) cudnn_ = *std::move(cudnn);
     context_.cudnn = cudnn_.get();
+    no_cudnn_ = cudnn.status().message();
     ASSERT_EQ(cudaStreamCreate(&context_.stream), cudaSuccess);
   }
   void TearDown() override {
@@ -98,8 +98,23 @@ class CudaWays : public ::testing::Test {
     return std::sqrt(error / norm);
   }
 
+  // Whether the card and NVRTC know the instructions that only compute capability 9.0 has.
+  Status hopper() {
+    if (context_.arch != 90) return unimplemented("not a card of compute capability 9.0");
+    KernelSource source;
+    source.entry = "nothing";
+    source.defines = {{"NUM_POINTERS", "1"}, {"NUM_NUMBERS", "1"}};
+    source.needs_exact_arch = true;
+    source.code = "extern \"C\" __global__ void KERNEL_NAME(const __grid_constant__ Params) {}";
+    const Status status = compiler_->compile(source, context_.arch).status();
+    if (status.code() == StatusCode::kUnimplemented) return status;
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return {};
+  }
+
   std::unique_ptr<KernelCompiler> compiler_;
   std::unique_ptr<Cudnn> cudnn_;
+  std::string no_cudnn_;  // why there is none
   RankContext context_;
   std::mt19937 generator_{7};
 };
@@ -132,7 +147,7 @@ AttentionProblem problem_of(DType dtype, std::int64_t batch, std::int64_t heads,
 
 std::vector<double> attend(const AttentionProblem& p, const std::vector<double>& q,
                            const std::vector<double>& k, const std::vector<double>& v) {
-  std::vector<double> out(q.size());
+  std::vector<double> out(static_cast<std::size_t>(p.batch * p.heads * p.queries * p.v_size));
   std::vector<double> weights(static_cast<std::size_t>(p.keys));
   const auto at = [](const AttentionStrides& s, std::int64_t b, std::int64_t h, std::int64_t t) {
     return static_cast<std::size_t>(b * s.batch + h * s.head + t * s.token);
@@ -142,7 +157,9 @@ std::vector<double> attend(const AttentionProblem& p, const std::vector<double>&
       const std::int64_t g = h / (p.heads / p.kv_heads);
       for (std::int64_t i = 0; i < p.queries; ++i) {
         double most = -INFINITY;
-        for (std::int64_t j = 0; j < p.keys; ++j) {
+        // Those that a causal row sees.
+        const std::int64_t keys = p.is_causal ? std::min(p.keys, i + p.causal_offset + 1) : p.keys;
+        for (std::int64_t j = 0; j < keys; ++j) {
           double sum = 0;
           for (std::int64_t d = 0; d < p.qk_size; ++d) {
             const auto e = static_cast<std::size_t>(d);
@@ -152,8 +169,11 @@ std::vector<double> attend(const AttentionProblem& p, const std::vector<double>&
           most = std::max(most, sum * p.scale);
         }
         double total = 0;
-        for (double& weight : weights) total += weight = std::exp(weight - most);
-        for (std::int64_t j = 0; j < p.keys; ++j) {
+        for (std::int64_t j = 0; j < keys; ++j) {
+          double& weight = weights[static_cast<std::size_t>(j)];
+          total += weight = std::exp(weight - most);
+        }
+        for (std::int64_t j = 0; j < keys; ++j) {
           for (std::int64_t d = 0; d < p.v_size; ++d) {
             const auto e = static_cast<std::size_t>(d);
             out[at(p.out, b, h, i) + e] +=
@@ -167,6 +187,7 @@ std::vector<double> attend(const AttentionProblem& p, const std::vector<double>&
 }
 
 TEST_F(CudaWays, OfAttentionAgreeAtAnyTail) {
+  if (cudnn_ == nullptr) GTEST_SKIP() << no_cudnn_;
   // Tails of every size of tile, rows that fill no warp, one head and several a key head.
   const std::vector<AttentionProblem> problems = {
       problem_of(DType::kBFloat16, 1, 4, 1, 45, 2049, 128, true),
@@ -198,6 +219,110 @@ TEST_F(CudaWays, OfAttentionAgreeAtAnyTail) {
       });
       EXPECT_LE(error, tolerance_of(p.dtype)) << way->name();
     }
+  }
+}
+
+// A problem whose keys and values have other sizes than its other heads.
+AttentionProblem with_sizes(AttentionProblem p, std::int64_t qk_size, std::int64_t v_size) {
+  const auto resized = [](const AttentionStrides& s, std::int64_t was,
+                          std::int64_t is) -> AttentionStrides {
+    return {s.batch / was * is, s.head / was * is, s.token / was * is};
+  };
+  p.v = resized(p.v, p.v_size, v_size);
+  p.out = resized(p.out, p.v_size, v_size);
+  p.q = resized(p.q, p.qk_size, qk_size);
+  p.k = resized(p.k, p.qk_size, qk_size);
+  p.qk_size = qk_size;
+  p.v_size = v_size;
+  return p;
+}
+
+AttentionProblem causal(AttentionProblem p, std::int64_t offset) {
+  p.is_causal = true;
+  p.causal_offset = offset;
+  return p;
+}
+
+TEST_F(CudaWays, OfAttentionOnHopper) {
+  if (const Status status = hopper(); !status.ok()) GTEST_SKIP() << status.message();
+  constexpr DType kBf16 = DType::kBFloat16;
+  constexpr DType kFp16 = DType::kFloat16;
+  // One query and key, tiles that are filled and not, one more; more tiles of queries than a card
+  // has multiprocessors; an odd number of tiles for a cluster's two blocks; heads of any size.
+  std::vector<AttentionProblem> problems = {
+      problem_of(kBf16, 1, 1, 1, 1, 1, 128, true),
+      problem_of(kBf16, 1, 1, 1, 192, 128, 128, false),
+      problem_of(kBf16, 1, 3, 1, 193, 129, 128, true),
+      problem_of(kFp16, 2, 4, 2, 191, 127, 128, false),
+      problem_of(kFp16, 1, 2, 1, 40, 1000, 64, true),
+      problem_of(kBf16, 2, 3, 3, 385, 700, 64, false),
+      problem_of(kBf16, 3, 40, 10, 400, 300, 64, true),
+      problem_of(kBf16, 1, 320, 320, 200, 40, 8, true),
+      problem_of(kBf16, 1, 4, 2, 100, 260, 72, true),
+      problem_of(kFp16, 1, 2, 2, 100, 260, 120, false),
+      with_sizes(problem_of(kBf16, 1, 4, 2, 100, 260, 128, true), 64, 128),
+      with_sizes(problem_of(kBf16, 2, 4, 2, 100, 260, 128, false), 128, 64),
+      with_sizes(problem_of(kFp16, 1, 4, 4, 200, 300, 128, true), 40, 88),
+  };
+  for (const std::int64_t offset : {0, 1, 127, 128, 200, 1000}) {
+    problems.push_back(causal(problem_of(kBf16, 1, 3, 1, 500, 517, 128, true), offset));
+    problems.push_back(causal(problem_of(kFp16, 2, 2, 1, 70, 400, 64, false), offset));
+  }
+  problems.push_back(causal(problem_of(kBf16, 1, 1, 1, 1000, 200, 128, true), 0));
+  for (const AttentionProblem& p : problems) {
+    SCOPED_TRACE(testing::Message()
+                 << dtype_name(p.dtype) << " " << p.batch << "x" << p.heads << "/" << p.kv_heads
+                 << " " << p.queries << "x" << p.keys << " " << p.qk_size << "/" << p.v_size
+                 << (p.is_causal ? str_cat(" causal ", p.causal_offset) : ""));
+    const Operand q = random(p.dtype, p.batch * p.heads * p.queries * p.qk_size);
+    const Operand k = random(p.dtype, p.batch * p.kv_heads * p.keys * p.qk_size);
+    const Operand v = random(p.dtype, p.batch * p.kv_heads * p.keys * p.v_size);
+    const std::vector<double> want = attend(p, q.values, k.values, v.values);
+    auto way = make_hopper_attention(p, context_);
+    ASSERT_TRUE(way.ok()) << way.status().to_string();
+    const double error = error_of(p.dtype, want, [&](void* out) {
+      return (*way)->run(
+          {q.memory->data(), k.memory->data(), v.memory->data(), nullptr, nullptr, out, nullptr});
+    });
+    EXPECT_LE(error, tolerance_of(p.dtype));
+  }
+}
+
+// Scores that rise and fall by far more than the kernel lets a maximum lag behind.
+TEST_F(CudaWays, OfAttentionOnHopperTakeScoresOfAnySize) {
+  if (const Status status = hopper(); !status.ok()) GTEST_SKIP() << status.message();
+  for (const double scale : {1e-3, 1.0, 4.0}) {
+    SCOPED_TRACE(scale);
+    AttentionProblem p = problem_of(DType::kBFloat16, 1, 2, 1, 300, 900, 64, true);
+    p.scale = scale;
+    const Operand q = random(p.dtype, p.heads * p.queries * p.qk_size);
+    const Operand k = random(p.dtype, p.keys * p.qk_size);
+    const Operand v = random(p.dtype, p.keys * p.v_size);
+    const std::vector<double> want = attend(p, q.values, k.values, v.values);
+    auto way = make_hopper_attention(p, context_);
+    ASSERT_TRUE(way.ok()) << way.status().to_string();
+    const double error = error_of(p.dtype, want, [&](void* out) {
+      return (*way)->run(
+          {q.memory->data(), k.memory->data(), v.memory->data(), nullptr, nullptr, out, nullptr});
+    });
+    EXPECT_LE(error, tolerance_of(p.dtype));
+  }
+}
+
+TEST_F(CudaWays, OfAttentionOnHopperRefuseWhatTheyDoNotTake) {
+  const AttentionProblem fits = problem_of(DType::kBFloat16, 1, 2, 1, 16, 16, 128, true);
+  std::vector<AttentionProblem> problems(9, fits);
+  problems[0].dtype = DType::kFloat32;
+  problems[1].mask_dtype = DType::kBool;
+  problems[2].has_lengths = true;
+  problems[3].softcap = 5;
+  problems[4] = with_sizes(fits, 136, 128);
+  problems[5] = with_sizes(fits, 128, 100);
+  problems[6].scale = -1;
+  problems[7] = causal(fits, -1);
+  problems[8].k.token += 4;
+  for (const AttentionProblem& p : problems) {
+    EXPECT_EQ(make_hopper_attention(p, context_).status().code(), StatusCode::kUnimplemented);
   }
 }
 
@@ -281,6 +406,7 @@ std::vector<double> convolve(const ConvolutionProblem& p, const std::vector<doub
 }
 
 TEST_F(CudaWays, OfConvolutionsAgree) {
+  if (cudnn_ == nullptr) GTEST_SKIP() << no_cudnn_;
   const std::vector<ConvolutionCase> cases = {
       {{2, 8, 9, 10}, {16, 8, 3, 3}, {1, 1}, {1, 1}, {1, 1}},
       {{1, 8, 9, 10}, {16, 4, 3, 3}, {2, 1}, {1, 0}, {0, 2}, 2},
