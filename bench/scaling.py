@@ -216,7 +216,7 @@ def predict(run, sizes, shape):
 
 # What the exchanges of a forward are done by, beside the default: name -> environment.
 WAYS = {
-    "exchanges apart": {"TUTTI_CUDA_PIPELINE": "off"},
+    "exchanges apart": {"TUTTI_CUDA_PIPELINE": "off", "TUTTI_CUDA_FUSE_EXCHANGE": "off"},
     "exchanges by NCCL": {"TUTTI_CUDA_EXCHANGE": "nccl"},
 }
 
