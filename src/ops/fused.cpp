@@ -1,9 +1,10 @@
-// Fused: nodes that a backend may run as one kernel. PipelinedAttention: nodes that it may overlap.
+// Fused: nodes that a backend may run as one kernel. PipelinedAttention, FusedExchange: nodes
+// around exchanges that it may overlap or join.
 #include <algorithm>
 
 #include "ops/common.h"
 #include "ops/families.h"
-#include "ops/pipelined_attention.h"
+#include "ops/joined_nodes.h"
 
 namespace tutti {
 namespace {
@@ -55,20 +56,28 @@ OpDef op_of_nodes(const char* type) {
   return def;
 }
 
+OpDef exchange_of_nodes(const char* type) {
+  OpDef def = op_of_nodes(type);
+  def.is_exchange = true;
+  return def;
+}
+
 }  // namespace
 
 const OpDef& pipelined_attention_op() {
-  static const OpDef op = [] {
-    OpDef def = op_of_nodes("PipelinedAttention");
-    def.is_exchange = true;
-    return def;
-  }();
-  return op;
+  static const OpDef kOp = exchange_of_nodes("PipelinedAttention");
+  return kOp;
+}
+
+const OpDef& fused_exchange_op() {
+  static const OpDef kOp = exchange_of_nodes("FusedExchange");
+  return kOp;
 }
 
 void register_fused_ops(OpRegistry* ops) {
   ops->add(op_of_nodes("Fused"));
   ops->add(pipelined_attention_op());
+  ops->add(fused_exchange_op());
 }
 
 }  // namespace tutti

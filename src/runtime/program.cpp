@@ -1,8 +1,11 @@
 #include "runtime/program.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "graph/rank_constant.h"
+#include "runtime/fused_exchanges.h"
+#include "runtime/pipelines.h"
 
 namespace tutti {
 namespace {
@@ -75,14 +78,15 @@ Result<std::unique_ptr<Program>> Program::create(const Graph& graph, SymbolMap s
   return program;
 }
 
-Status Program::make_step(Step step, std::size_t position, const Descriptions& descriptions,
-                          std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
+Result<std::optional<Program::Step>> Program::make_step(Step step, std::size_t position,
+                                                        const Descriptions& descriptions,
+                                                        RankProfile* op_rows) {
   Spec spec;
   for (const Value* input : step.inputs) {
     spec.inputs.push_back(input == nullptr ? TensorDesc() : descriptions.at(input));
   }
   for (const Value* output : step.outputs) spec.outputs.push_back(descriptions.at(output));
-  if (is_idle(*step.node, spec.outputs)) return {};
+  if (is_idle(*step.node, spec.outputs)) return std::optional<Step>();
   for (const Value* input : step.inputs) {
     TUTTI_ASSIGN_OR_RETURN(const Tensor* constant, constant_of(input));
     spec.constants.push_back(constant);
@@ -91,58 +95,71 @@ Status Program::make_step(Step step, std::size_t position, const Descriptions& d
   const Spec& kept = specs_.back();
   TUTTI_ASSIGN_OR_RETURN(step.kernel, device_.make_kernel({*step.node, kept.inputs, kept.outputs,
                                                            kept.constants, symbols_}));
-  (*workspaces)[position] = step.kernel->workspace_bytes();
   step.has_workspace = step.kernel->workspace_bytes() > 0;
   step.is_exchange = step.node->op().is_exchange;
   step.num_inputs = step.inputs.size();
   step.num_outputs = step.outputs.size();
   step.position = position;
   step.op_row = row_of(step.node->type(), op_rows);
-  steps_.push_back(std::move(step));
-  return {};
+  return std::optional<Step>(std::move(step));
 }
 
-// Whether the device takes it. It says the same on every rank.
-Result<bool> Program::take_pipeline(Pipeline pipeline, const Descriptions& descriptions,
-                                    std::vector<std::size_t>* workspaces, RankProfile* op_rows) {
-  Step step;
-  step.node = &pipeline.node();
-  step.inputs = pipeline.inputs;
-  step.outputs = pipeline.outputs;
-  const Status status =
-      make_step(std::move(step), pipeline.first, descriptions, workspaces, op_rows);
-  if (status.code() == StatusCode::kUnimplemented) return false;
-  TUTTI_RETURN_IF_ERROR(status);
-  storage_.joined.emplace_back(pipeline.first, pipeline.last);
-  pipelines_.push_back(std::move(pipeline));
-  return true;
+// Nodes that could be joined in several ways are in the first that the device takes.
+Status Program::join_steps(const Descriptions& descriptions, RankProfile* op_rows,
+                           JoinedSteps* steps, std::vector<bool>* is_joined) {
+  if (device_.is_host_memory()) return {};
+  std::vector<JoinedNodes> candidates = find_pipelines(graph_, true);
+  const auto append = [&](std::vector<JoinedNodes> found) {
+    std::move(found.begin(), found.end(), std::back_inserter(candidates));
+  };
+  append(find_pipelines(graph_, false));
+  append(find_fused_exchanges(graph_));
+  for (JoinedNodes& nodes : candidates) {
+    if (std::any_of(nodes.positions.begin(), nodes.positions.end(),
+                    [&](std::size_t position) { return (*is_joined)[position]; })) {
+      continue;
+    }
+    Step step;
+    step.node = &nodes.node();
+    step.inputs = nodes.inputs;
+    step.outputs = nodes.outputs;
+    Result<std::optional<Step>> made = make_step(std::move(step), nodes.at, descriptions, op_rows);
+    if (!made.ok()) {
+      if (made.status().code() != StatusCode::kUnimplemented) return made.status();
+      continue;
+    }
+    steps->emplace(nodes.at, **std::move(made));
+    for (const std::size_t position : nodes.positions) (*is_joined)[position] = true;
+    storage_.joined.push_back({nodes.at, nodes.positions});
+    joined_.push_back(std::move(nodes));
+  }
+  return {};
 }
 
 Status Program::make_kernels(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
                              RankProfile* op_rows) {
-  std::vector<Pipeline> found;
-  if (!device_.is_host_memory()) found = find_pipelines(graph_);
-  auto pipeline = found.begin();
+  JoinedSteps joined;
+  std::vector<bool> is_joined(graph_.nodes().size(), false);
+  TUTTI_RETURN_IF_ERROR(join_steps(descriptions, op_rows, &joined, &is_joined));
+  const auto add = [&](Step step) {
+    (*workspaces)[step.position] = step.kernel->workspace_bytes();
+    steps_.push_back(std::move(step));
+  };
   std::size_t position = 0;
-  std::size_t next = 0;  // the first node that is in no step yet
   for (const auto& node : graph_.nodes()) {
     const std::size_t at = position++;
-    if (at < next) continue;
-    if (pipeline != found.end() && pipeline->first == at) {
-      const std::size_t last = pipeline->last;
-      TUTTI_ASSIGN_OR_RETURN(const bool is_taken, take_pipeline(std::move(*pipeline++),
-                                                                descriptions, workspaces, op_rows));
-      if (is_taken) {
-        next = last;
-        continue;
-      }
+    if (is_joined[at]) {
+      if (const auto found = joined.find(at); found != joined.end()) add(std::move(found->second));
+      continue;
     }
     if (node->op().is_view || cuts_constant(*node) || cuts_input(*node, graph_, storage_)) continue;
     Step step;
     step.node = node.get();
     step.inputs.assign(node->inputs().begin(), node->inputs().end());
     step.outputs.assign(node->outputs().begin(), node->outputs().end());
-    TUTTI_RETURN_IF_ERROR(make_step(std::move(step), at, descriptions, workspaces, op_rows));
+    TUTTI_ASSIGN_OR_RETURN(std::optional<Step> made,
+                           make_step(std::move(step), at, descriptions, op_rows));
+    if (made) add(*std::move(made));
   }
   return {};
 }

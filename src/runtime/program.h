@@ -3,13 +3,15 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "runtime/backend.h"
 #include "runtime/hooks.h"
-#include "runtime/pipelines.h"
+#include "runtime/joined_nodes.h"
 #include "runtime/profile.h"
 #include "runtime/rank_constants.h"
 #include "runtime/storage.h"
@@ -58,7 +60,7 @@ class Program {
 
  private:
   struct Step {
-    const Node* node = nullptr;  // of the graph, or of a pipeline
+    const Node* node = nullptr;  // of the graph, or of joined ones
     std::vector<const Value*> inputs;
     std::vector<const Value*> outputs;
     std::unique_ptr<Kernel> kernel;
@@ -103,11 +105,13 @@ class Program {
   using Descriptions = std::unordered_map<const Value*, TensorDesc>;
   Status make_kernels(const Descriptions& descriptions, std::vector<std::size_t>* workspaces,
                       RankProfile* op_rows);
-  Result<bool> take_pipeline(Pipeline pipeline, const Descriptions& descriptions,
-                             std::vector<std::size_t>* workspaces, RankProfile* op_rows);
-  // The step's kernel; `position` is that of the node, or of a pipeline's first.
-  Status make_step(Step step, std::size_t position, const Descriptions& descriptions,
-                   std::vector<std::size_t>* workspaces, RankProfile* op_rows);
+  // Steps of joined nodes that the device takes, by the position where they run.
+  using JoinedSteps = std::map<std::size_t, Step>;
+  Status join_steps(const Descriptions& descriptions, RankProfile* op_rows, JoinedSteps* steps,
+                    std::vector<bool>* is_joined);
+  // The step with its kernel; none where there is nothing to compute.
+  Result<std::optional<Step>> make_step(Step step, std::size_t position,
+                                        const Descriptions& descriptions, RankProfile* op_rows);
   Status place_constants();
   void find_stretches();
   Status find_entries();
@@ -132,7 +136,7 @@ class Program {
   RankConstants* constants_;
   // What kernels were made from; afterwards only what they go on reading.
   std::unordered_map<const Value*, std::shared_ptr<const Tensor>> held_;
-  std::vector<Pipeline> pipelines_;  // those that the device runs as one
+  std::vector<JoinedNodes> joined_;  // those that the device runs as one
   StorageMap map_;
   StorageOptions storage_;
   std::deque<Spec> specs_;

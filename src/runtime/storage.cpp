@@ -10,7 +10,7 @@ namespace tutti {
 namespace {
 
 // Collects slots and, for those in the arena, when they are needed. Time 0 is before the first
-// node, node i runs at time i + 1 (joined nodes at that of the first), and outputs are read at the
+// node, node i runs at time i + 1 (joined nodes all at one time), and outputs are read at the
 // time after the last node.
 class StoragePlanner {
  public:
@@ -21,9 +21,9 @@ class StoragePlanner {
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       times_.push_back(static_cast<int>(i) + 1);
     }
-    for (const auto& [first, last] : options_.joined) {
-      std::fill(times_.begin() + static_cast<std::ptrdiff_t>(first),
-                times_.begin() + static_cast<std::ptrdiff_t>(last), times_[first]);
+    for (const StorageOptions::Joined& joined : options_.joined) {
+      const int time = static_cast<int>(joined.at) + 1;
+      for (const std::size_t position : joined.positions) times_[position] = time;
     }
     auto time = times_.begin();
     for (const auto& node : graph_.nodes()) time_of_.emplace(node.get(), *time++);

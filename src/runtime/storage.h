@@ -2,7 +2,6 @@
 #pragma once
 
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -35,9 +34,13 @@ struct StorageOptions {
   std::vector<bool> input_is_cut = {};
   bool needs_outputs = true;     // false: this rank's outputs are nobody's concern
   bool outputs_in_place = true;  // nodes may write straight into the memory given for outputs
-  // Nodes [first, last) by position that run as one: what only they read has no memory, all else
-  // that they touch keeps it from the first to the last. Their workspace is that of the first.
-  std::vector<std::pair<std::size_t, std::size_t>> joined = {};
+  // Nodes by position that run as one, where `at`, one of them, stands: what only they read has no
+  // memory, all else that they touch keeps it until then. Their workspace is that of `at`.
+  struct Joined {
+    std::size_t at = 0;
+    std::vector<std::size_t> positions;
+  };
+  std::vector<Joined> joined = {};
 };
 
 struct StorageMap {

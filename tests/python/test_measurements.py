@@ -3,7 +3,7 @@
 import xml.dom.minidom
 
 import pytest
-from measurements import charts, records, serving
+from measurements import charts, predict, records, serving
 
 
 def forward(ranks, ours_s, peer="torch-compile", peer_s=1.0, **others):
@@ -40,6 +40,16 @@ def test_what_measured_the_same_is_replaced_in_its_place():
         (1, "torch-eager", 3.0),
         (4, "torch-compile", 0.8),
     ]
+
+
+def test_a_prediction_slows_classes_as_two_cards_did_and_counts_what_ranks_send():
+    now = {"attention": 1.6, "products": 0.8}
+    one = {"attention": 2.0, "products": 0.8}
+    two = {"attention": 1.1, "products": 0.4, "exchanges": 0.08}
+    # Attention was 10 % slower than its share; of the exchanges, ranks send 1/4, 3/16, 7/64.
+    assert predict.predicted_seconds(now, one, two, 2) == pytest.approx(0.88 + 0.4 + 0.08)
+    assert predict.predicted_seconds(now, one, two, 4) == pytest.approx(0.44 + 0.2 + 0.06)
+    assert predict.predicted_seconds(now, one, two, 8) == pytest.approx(0.22 + 0.1 + 0.035)
 
 
 def test_rows_say_times_ratio_and_shared_cards():

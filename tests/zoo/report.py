@@ -123,8 +123,8 @@ or its heads are exchanged, where that is less; a convolution's windows need the
 bring an operand or exchange channels (`tests/zoo/pair_minimum.py`). Recurrences over
 frames have no minimum. Others: all other exchanges of a forward on 4 ranks; one AllGather brings the output together. Work: FLOPs of the busiest of 4 ranks, of those on one.
 `tp=3`: exchanges of a forward, one AllReduce an attention and an MLP, and of some numbers a token for each norm over all heads; weights and work
-of the rank with the most, of those on one. Four heads leave the busiest of three ranks with two, half of an attention's work and weights. What is left beyond that is computed on
-every rank: products in and out, and modulation, where at these sizes it is cheaper than to gather their results.
+of the rank with the most, of those on one. Four heads leave the busiest of three ranks with two, half of an attention's work and weights. What is left beyond that is on every rank: products in
+and out, rotary tables, embeddings of patches (much of a model that is 48 wide), and modulation, where at these sizes it is cheaper than to gather results.
 The reason says why a row has a 'no', or why its exchanges are not the least: at most two exchanges an attention and one a sum or a convolved tensor, the least bytes (of exchanging
 heads, of gathering keys, or once the rows that several attentions make their keys of; up to 1 % less where cuts are not as even as can be or a token is computed on all ranks), and nothing else but the output. It is worked out from the plan. Decoders are split in space or time (`sp`).
 

@@ -25,6 +25,14 @@ Result<Pipelining> pipelining() {
   return invalid_argument("TUTTI_CUDA_PIPELINE is '", name, "', expected auto, on or off");
 }
 
+Result<bool> fuses_exchanges() {
+  const char* given = std::getenv("TUTTI_CUDA_FUSE_EXCHANGE");
+  const std::string_view name = given == nullptr ? "" : given;
+  if (name.empty() || name == "on") return true;
+  if (name == "off") return false;
+  return invalid_argument("TUTTI_CUDA_FUSE_EXCHANGE is '", name, "', expected on or off");
+}
+
 // Threads that copy a request's tensors: more copy no faster.
 int carrier_threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8);
@@ -49,6 +57,7 @@ Result<std::unique_ptr<Backend>> CudaBackend::create() {
   TUTTI_RETURN_IF_ERROR(backend->find_devices());
   TUTTI_ASSIGN_OR_RETURN(backend->exchange_way_, exchange_way());
   TUTTI_ASSIGN_OR_RETURN(backend->pipelining_, pipelining());
+  TUTTI_ASSIGN_OR_RETURN(backend->fuses_exchanges_, fuses_exchanges());
   backend->compiler_ = KernelCompiler::create(backend->store_);
   TUTTI_RETURN_IF_ERROR(backend->open_libraries());
   auto nvml = Nvml::open();
@@ -120,6 +129,7 @@ Result<std::unique_ptr<RankDevice>> CudaBackend::create_rank(const RankDeviceOpt
   services.captures = &captures_;
   services.exchange_way = exchange_way_;
   services.pipelining = pipelining_;
+  services.fuses_exchanges = fuses_exchanges_;
   services.properties = device.properties;
   return CudaRankDevice::create(options, services);
 }

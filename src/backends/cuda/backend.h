@@ -69,6 +69,7 @@ class CudaBackend final : public Backend {
   SharedCaptures captures_;
   ExchangeWay exchange_way_ = ExchangeWay::kPush;
   Pipelining pipelining_ = Pipelining::kWherePays;
+  bool fuses_exchanges_ = true;
 };
 
 }  // namespace tutti::cuda

@@ -34,6 +34,7 @@ Status CudaRankDevice::set_up(const RankDeviceOptions& options, const DeviceServ
   context_.axes = options.axes;
   context_.exchange_way = services.exchange_way;
   context_.pipelining = services.pipelining;
+  context_.fuses_exchanges = services.fuses_exchanges;
   context_.recorder = &recorder_;
   group_ = options.group;
   weights_ = services.weights;

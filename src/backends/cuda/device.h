@@ -20,6 +20,7 @@ struct DeviceServices {
   SharedCaptures* captures = nullptr;
   ExchangeWay exchange_way = ExchangeWay::kPush;
   Pipelining pipelining = Pipelining::kWherePays;
+  bool fuses_exchanges = true;
   cudaDeviceProp properties{};
 };
 

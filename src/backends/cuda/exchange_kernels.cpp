@@ -41,31 +41,11 @@ Result<std::vector<TransferPlan>> plans_of_all(int ranks, F&& plan_of) {
   return plans;
 }
 
-KernelResult transfer_kernel(Transfer transfer) {
-  return make_lambda_kernel([transfer = std::move(transfer)](const KernelArgs& args) mutable {
-    return transfer.run(args.inputs, args.outputs);
-  });
-}
-
 int size_of(const std::shared_ptr<Communicator>& communicator) {
   return communicator == nullptr ? 1 : communicator->size();
 }
 int rank_of(const std::shared_ptr<Communicator>& communicator) {
   return communicator == nullptr ? 0 : communicator->rank();
-}
-
-// From operands with splits on both sides, one side or none.
-KernelResult make_transfer(const KernelSpec& spec, RankContext& context,
-                           const std::shared_ptr<Communicator>& communicator,
-                           const std::vector<TransferOperand>& operands) {
-  const int ranks = size_of(communicator);
-  TUTTI_ASSIGN_OR_RETURN(const auto plans, plans_of_all(ranks, [&](int rank) {
-                           return make_transfer_plan(operands, ranks, rank);
-                         }));
-  TUTTI_RETURN_IF_ERROR(check_sizes(spec, operands, size_of(communicator), rank_of(communicator)));
-  TUTTI_ASSIGN_OR_RETURN(Transfer transfer,
-                         Transfer::create(context, communicator, plans, operands.size()));
-  return transfer_kernel(std::move(transfer));
 }
 
 // Writes one number over regions of a target: copies out of a row of it.
@@ -168,17 +148,14 @@ KernelResult make_window_slice(const KernelSpec& spec, RankContext& context) {
   return make_cut(spec, context, communicator, operand);
 }
 
-KernelResult make_all_gather(const KernelSpec& spec, RankContext& context) {
-  TUTTI_ASSIGN_OR_RETURN(const auto communicator, communicator_of(spec.node, context));
-  TUTTI_ASSIGN_OR_RETURN(const auto operands, gather_operands(spec));
-  return make_transfer(spec, context, communicator, operands);
-}
-
-KernelResult make_all_to_all(const KernelSpec& spec, RankContext& context) {
-  TUTTI_ASSIGN_OR_RETURN(const AllToAllPlans all, all_to_all_plans(spec, context));
+// AllToAll, AllGather.
+KernelResult make_exchange(const KernelSpec& spec, RankContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(const ExchangePlans all, exchange_plans(spec, context));
   TUTTI_ASSIGN_OR_RETURN(Transfer transfer, Transfer::create(context, all.communicator, all.plans,
                                                              all.operands.size()));
-  return transfer_kernel(std::move(transfer));
+  return make_lambda_kernel([transfer = std::move(transfer)](const KernelArgs& args) mutable {
+    return transfer.run(args.inputs, args.outputs);
+  });
 }
 
 int op_number(const Node& node) {
@@ -324,10 +301,11 @@ Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankCon
   return std::unique_ptr<PieceGather>(std::make_unique<TransferGather>(std::move(transfer)));
 }
 
-Result<AllToAllPlans> all_to_all_plans(const KernelSpec& spec, const RankContext& context) {
-  AllToAllPlans all;
+Result<ExchangePlans> exchange_plans(const KernelSpec& spec, const RankContext& context) {
+  ExchangePlans all;
   TUTTI_ASSIGN_OR_RETURN(all.communicator, communicator_of(spec.node, context));
-  TUTTI_ASSIGN_OR_RETURN(all.operands, all_to_all_operands(spec));
+  TUTTI_ASSIGN_OR_RETURN(all.operands, spec.node.type() == "AllGather" ? gather_operands(spec)
+                                                                       : all_to_all_operands(spec));
   const int ranks = size_of(all.communicator);
   TUTTI_ASSIGN_OR_RETURN(all.plans, plans_of_all(ranks, [&](int rank) {
                            return make_transfer_plan(all.operands, ranks, rank);
@@ -340,8 +318,8 @@ void register_exchange_kernels(KernelTable* table) {
   table->add("ShardSlice", make_shard_slice);
   table->add("WindowSlice", make_window_slice);
   table->add("Halo", make_halo);
-  table->add("AllGather", make_all_gather);
-  table->add("AllToAll", make_all_to_all);
+  table->add("AllGather", make_exchange);
+  table->add("AllToAll", make_exchange);
   table->add("AllReduce", make_all_reduce);
   table->add("ReduceScatter", make_reduce_scatter);
 }

@@ -25,12 +25,13 @@ Result<std::unique_ptr<PieceGather>> make_piece_gather(const Node& node, RankCon
                                                        std::int64_t size,
                                                        const Dims& segments = {});
 
-// What the AllToAll node of `spec` moves, by rank, and between whom; null for one rank.
-struct AllToAllPlans {
+// What the AllToAll or AllGather node of `spec` moves, by rank, and between whom; null for one
+// rank.
+struct ExchangePlans {
   std::shared_ptr<Communicator> communicator;
   std::vector<TransferOperand> operands;
   std::vector<TransferPlan> plans;
 };
-Result<AllToAllPlans> all_to_all_plans(const KernelSpec& spec, const RankContext& context);
+Result<ExchangePlans> exchange_plans(const KernelSpec& spec, const RankContext& context);
 
 }  // namespace tutti::cuda

@@ -19,6 +19,7 @@ const KernelTable& kernel_table() {
     register_attention_kernels(&all);
     register_exchange_kernels(&all);
     register_pipelined_attention(&all);
+    register_fused_exchange(&all);
     register_fused_kernels(&all);
     return all;
   }();

@@ -20,6 +20,7 @@ Status set_up(RankContext& lane, const RankContext& rank, int priority) {
   lane.communicators = rank.communicators;
   lane.axes = rank.axes;
   lane.exchange_way = rank.exchange_way;
+  lane.fuses_exchanges = rank.fuses_exchanges;
   lane.recorder = rank.recorder;
   lane.staging = rank.staging;
   if (rank.is_dry) return {};

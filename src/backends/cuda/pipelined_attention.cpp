@@ -7,6 +7,7 @@
 
 #include "backends/cuda/attention.h"
 #include "backends/cuda/exchange_kernels.h"
+#include "backends/cuda/exchange_producers.h"
 #include "backends/cuda/lanes.h"
 #include "backends/cuda/transfer.h"
 #include "backends/cuda/workspace.h"
@@ -42,11 +43,20 @@ class Body {
     Body body(spec);
     TUTTI_ASSIGN_OR_RETURN(body.descs_, describe_values(*body.graph_, spec.symbols));
     for (const auto& node : body.graph_->nodes()) body.nodes_.push_back(node.get());
-    if (body.nodes_.size() < 3) return invalid_argument("the body is no pipeline");
+    const auto& nodes = body.nodes_;
+    const auto arrival = std::find_if(nodes.begin(), nodes.end(),
+                                      [](const Node* node) { return node->op().is_exchange; });
+    if (nodes.end() - arrival < 3) return invalid_argument("the body is no pipeline");
+    body.arrival_ = *arrival;
     return body;
   }
 
-  const Node& arrival() const { return *nodes_.front(); }
+  const Node& arrival() const { return *arrival_; }
+  // Whether something in the body computes what the first exchange moves.
+  bool has_producers() const { return arrival_ != nodes_.front(); }
+  ExchangeProducers producers(const KernelSpec& spec) const {
+    return ExchangeProducers(spec, *graph_, *arrival_, descs_);
+  }
   const Node& attention() const { return *nodes_[nodes_.size() - 2]; }
   const Node& departure() const { return *nodes_.back(); }
   const TensorDesc& desc(const Value* value) const { return descs_.at(value); }
@@ -91,13 +101,6 @@ class Body {
     return operand;
   }
 
-  // The node's first operands are those of the first exchange.
-  bool begins_with_exchanged() const {
-    const auto& first = arrival().inputs();
-    return std::equal(first.begin(), first.end(), graph_->inputs().begin(),
-                      graph_->inputs().begin() + static_cast<std::ptrdiff_t>(first.size()));
-  }
-
   std::int64_t token_bytes(const Value* value) const {
     const TensorDesc& d = desc(value);
     return d.dims[2] * d.dims[3] * static_cast<std::int64_t>(dtype_size(d.dtype));
@@ -117,6 +120,7 @@ class Body {
   std::shared_ptr<const Graph> graph_;
   std::unordered_map<const Value*, TensorDesc> descs_;
   std::vector<const Node*> nodes_;
+  const Node* arrival_ = nullptr;
 };
 
 // How the heads of an operand are cut: their runs, which lie side by side, in `parts`.
@@ -188,30 +192,30 @@ class PipelinedAttention final : public Kernel {
     if (body.attention().attr_string("layout") != "bshd" || p.has_mask() || p.has_lengths) {
       return unimplemented("only attention without masks over tokens of heads is pipelined");
     }
-    TUTTI_ASSIGN_OR_RETURN(const AllToAllPlans in,
+    TUTTI_ASSIGN_OR_RETURN(const ExchangePlans in,
                            body.with_spec(body.arrival(), [&](const KernelSpec& inner) {
-                             return all_to_all_plans(inner, context_);
+                             return exchange_plans(inner, context_);
                            }));
-    TUTTI_ASSIGN_OR_RETURN(const AllToAllPlans out,
+    TUTTI_ASSIGN_OR_RETURN(const ExchangePlans out,
                            body.with_spec(body.departure(), [&](const KernelSpec& inner) {
-                             return all_to_all_plans(inner, context_);
+                             return exchange_plans(inner, context_);
                            }));
     if (in.communicator == nullptr || in.operands.size() != kOperands) {
       return unimplemented("no exchange of queries, keys and values");
     }
     pieces_ = num_pieces(p, in.communicator->size(), context_.pipelining);
     if (pieces_ == 1) return unimplemented("too little to pipeline");
-    if (!body.begins_with_exchanged()) return unimplemented("a value that is exchanged twice");
-    num_exchanged_ = body.arrival().inputs().size();
+    body_ = spec.node.attr_graph("body");
+    producers_.emplace(body.producers(spec));
     TUTTI_RETURN_IF_ERROR(lay_out(body));
-    TUTTI_RETURN_IF_ERROR(make_transfers(in, out));
+    TUTTI_RETURN_IF_ERROR(make_transfers(in, out, body.has_producers()));
     return make_attentions();
   }
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
 
   Status run(const KernelArgs& args) override {
-    const Status status = run_pieces(args);
+    Status status = run_pieces(args);
     if (status.ok()) return {};
     // Whoever hears of the error waits for the rank's stream alone.
     for (RankContext& lane : lanes_.computing) {
@@ -250,12 +254,26 @@ class PipelinedAttention final : public Kernel {
     return place;
   }
 
-  Status make_transfers(const AllToAllPlans& in, const AllToAllPlans& out) {
+  Status make_transfers(const ExchangePlans& in, const ExchangePlans& out, bool has_producers) {
+    std::vector<std::vector<TransferPlan>> arriving;
     for (std::int64_t piece = 0; piece < pieces_; ++piece) {
-      TUTTI_ASSIGN_OR_RETURN(const auto there, piece_of(in.plans, in_cuts_, pieces_, piece));
-      TUTTI_ASSIGN_OR_RETURN(
-          Transfer arrival, Transfer::create(lanes_.exchanging, in.communicator, there, kOperands));
+      TUTTI_ASSIGN_OR_RETURN(auto there, piece_of(in.plans, in_cuts_, pieces_, piece));
+      arriving.push_back(std::move(there));
+    }
+    if (has_producers) {
+      TUTTI_RETURN_IF_ERROR(producers_->make_rows(lanes_.exchanging, in, arriving));
+      TUTTI_RETURN_IF_ERROR(producers_->make_apart(context_));
+      producers_place_ = add(producers_->workspace_bytes());
+    }
+    for (std::int64_t piece = 0; piece < pieces_; ++piece) {
+      const auto round = static_cast<std::size_t>(piece);
+      TUTTI_ASSIGN_OR_RETURN(Transfer arrival,
+                             Transfer::create(lanes_.exchanging, in.communicator, arriving[round],
+                                              kOperands, producers_->routed()));
       arrivals_.push_back(std::move(arrival));
+      writers_.emplace_back([this, round](std::span<const void* const> targets) {
+        return producers_->write(round, targets);
+      });
       TUTTI_ASSIGN_OR_RETURN(const auto back, piece_of(out.plans, out_cuts_, pieces_, piece));
       TUTTI_ASSIGN_OR_RETURN(Transfer departure,
                              Transfer::create(lanes_.exchanging, out.communicator, back, 1));
@@ -288,6 +306,7 @@ class PipelinedAttention final : public Kernel {
 
   Status run_pieces(const KernelArgs& args) {
     auto* const workspace = static_cast<std::byte*>(args.workspace);
+    TUTTI_RETURN_IF_ERROR(producers_->begin(args.inputs, workspace + producers_place_));
     for (std::size_t i = 0; i < kOperands; ++i) {
       targets_[operands_[i].exchanged] = workspace + places_[i];
       for (const Operand::Other& other : operands_[i].others) {
@@ -302,7 +321,7 @@ class PipelinedAttention final : public Kernel {
     }
     const auto count = static_cast<std::size_t>(pieces_);
     for (std::size_t piece = 0; piece < count; ++piece) {
-      TUTTI_RETURN_IF_ERROR(arrivals_[piece].run(args.inputs.first(num_exchanged_), targets_));
+      TUTTI_RETURN_IF_ERROR(arrivals_[piece].run(producers_->sources(), targets_, writers_[piece]));
       TUTTI_RETURN_IF_ERROR(follow(lane_of(piece).stream, *lanes_.arrived[piece], exchanging));
     }
     for (std::size_t piece = 0; piece < count; ++piece) {
@@ -334,7 +353,9 @@ class PipelinedAttention final : public Kernel {
   Lanes& lanes_;
   AttentionProblem problem_;
   std::int64_t pieces_ = 1;
-  std::size_t num_exchanged_ = 0;  // the node's first inputs
+  std::shared_ptr<const Graph> body_;
+  std::optional<ExchangeProducers> producers_;  // of the first exchange's operands
+  std::size_t producers_place_ = 0;             // of their results, in the workspace
   std::array<Operand, kOperands> operands_;
   std::vector<Cut> in_cuts_;  // by operand of the exchange
   std::vector<Cut> out_cuts_;
@@ -343,6 +364,7 @@ class PipelinedAttention final : public Kernel {
   std::array<std::int64_t, kOperands + 1> steps_{};  // bytes of a piece, or of a key's head
   std::size_t workspace_bytes_ = 0;
   std::vector<Transfer> arrivals_;
+  std::vector<Transfer::Writer> writers_;  // of arrivals' rows
   std::vector<Transfer> departures_;
   std::vector<AttentionWays> attentions_;  // by lane
   std::vector<void*> targets_;             // by operand of the exchange

@@ -71,6 +71,7 @@ struct RankContext {
   ExchangeEvents events;
   ExchangeWay exchange_way = ExchangeWay::kPush;
   Pipelining pipelining = Pipelining::kWherePays;
+  bool fuses_exchanges = true;       // kPush: rows are computed into the memory of their readers
   Recorder* recorder = nullptr;      // null when dry
   std::vector<int> reached_devices;  // whose memory this one can address
   // kNccl: by communicator along an axis, and the buffer of exchanges, as large as the latest

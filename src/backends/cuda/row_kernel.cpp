@@ -9,6 +9,7 @@
 #include "backends/cuda/row_layout.h"
 #include "backends/cuda/row_operands.h"
 #include "backends/cuda/row_positions.h"
+#include "backends/cuda/row_routes.h"
 #include "graph/op_def.h"
 
 namespace tutti::cuda {
@@ -18,8 +19,11 @@ constexpr std::size_t kMaxRanges = 8;  // of packs that share code
 
 class RowWriter {
  public:
-  RowWriter(const RowSpec& spec, RowLayout layout)
-      : spec_(spec), layout_(std::move(layout)), operands_(spec_, layout_, &code_) {}
+  RowWriter(const RowSpec& spec, RowLayout layout, std::span<const std::optional<RowRoute>> routes)
+      : spec_(spec),
+        layout_(std::move(layout)),
+        operands_(spec_, layout_, &code_),
+        routes_(layout_, routes, spec.inputs.size() + spec.body.outputs().size(), &code_) {}
   RowWriter(const RowWriter&) = delete;
   RowWriter& operator=(const RowWriter&) = delete;
 
@@ -29,6 +33,10 @@ class RowWriter {
       sum_type_ = "f64";
     }
     const std::string rows = code_.number(layout_.rows);
+    for (std::size_t j = 0; j < spec_.body.outputs().size(); ++j) {
+      if (!routes_.has(j)) continue;
+      TUTTI_RETURN_IF_ERROR(routes_.add(j, spec_.body.outputs()[j]->dtype()));
+    }
     std::string body;
     if (layout_.norm != nullptr) {
       TUTTI_ASSIGN_OR_RETURN(body, statistics());
@@ -51,6 +59,7 @@ class RowWriter {
   }
 
   std::vector<std::int64_t> take_numbers() { return std::move(code_.numbers); }
+  const RowRoutes& routes() const { return routes_; }
 
  private:
   // --- Values -----------------------------------------------------------------------------------
@@ -288,8 +297,10 @@ class RowWriter {
       scope->code += str_cat("      y", j, ".v[", l, "] = narrow<", type_name(value->dtype()), ">(",
                              lanes[l], ");\n");
     }
-    scope->code += str_cat("      if (", stored, ") ((", pack, "*)p.p[", spec_.inputs.size() + j,
-                           "])[(i64)row * ", layout_.packs(), " + k] = y", j, ";\n");
+    scope->code += routes_.has(j) ? routes_.store(j, str_cat("y", j), pack, stored)
+                                  : str_cat("      if (", stored, ") ((", pack, "*)p.p[",
+                                            spec_.inputs.size() + j, "])[(i64)row * ",
+                                            layout_.packs(), " + k] = y", j, ";\n");
     return {};
   }
 
@@ -385,12 +396,21 @@ class RowWriter {
   std::string sum_type_;
   RowCode code_;
   RowOperands operands_;
+  RowRoutes routes_;
 };
 
-}  // namespace
-
-Result<GeneratedKernel> make_row_kernel(RankContext& context, const RowSpec& spec) {
+// With `routes`, fills what the kernel reads of them and counts its addresses.
+struct RouteTable {
+  std::vector<std::int64_t> words;
+  std::size_t addresses = 0;
+};
+Result<GeneratedKernel> make_kernel(RankContext& context, const RowSpec& spec,
+                                    std::span<const std::optional<RowRoute>> routes,
+                                    RouteTable* table) {
   TUTTI_ASSIGN_OR_RETURN(RowLayout layout, lay_out_rows(spec));
+  std::size_t addresses = spec.inputs.size() + spec.body.outputs().size();
+  for (const auto& route : routes) addresses += route ? route->targets : 0;
+  TUTTI_RETURN_IF_ERROR(choose_rows(routes, addresses, &layout));
   KernelSource source;
   source.entry = layout.norm == nullptr ? "rows" : "norm_rows";
   source.files = {"pointwise.cuh", "rows.cuh"};
@@ -405,10 +425,37 @@ Result<GeneratedKernel> make_row_kernel(RankContext& context, const RowSpec& spe
   const std::int64_t teams = layout.threads / layout.team;
   grid.blocks = std::clamp<std::int64_t>((layout.rows + teams - 1) / teams, 1,
                                          std::int64_t{context.multiprocessors} * 16);
-  RowWriter writer(spec, std::move(layout));
+  RowWriter writer(spec, std::move(layout), routes);
   TUTTI_ASSIGN_OR_RETURN(source.code, writer.code());
-  const std::size_t pointers = spec.inputs.size() + spec.body.outputs().size();
-  return GeneratedKernel::create(context, std::move(source), pointers, writer.take_numbers(), grid);
+  table->words = writer.routes().table();
+  table->addresses = addresses + (routes.empty() ? 0 : 1);
+  return GeneratedKernel::create(context, std::move(source), table->addresses,
+                                 writer.take_numbers(), grid);
+}
+
+}  // namespace
+
+Result<GeneratedKernel> make_row_kernel(RankContext& context, const RowSpec& spec) {
+  RouteTable none;
+  return make_kernel(context, spec, {}, &none);
+}
+
+Result<RoutedRows> RoutedRows::create(RankContext& context, const RowSpec& spec,
+                                      std::span<const std::optional<RowRoute>> routes) {
+  RoutedRows rows;
+  RouteTable table;
+  TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel, make_kernel(context, spec, routes, &table));
+  rows.kernel_.push_back(std::move(kernel));
+  TUTTI_ASSIGN_OR_RETURN(
+      rows.table_, context.place(table.words.data(), table.words.size() * sizeof table.words[0]));
+  rows.addresses_.resize(table.addresses);
+  return rows;
+}
+
+Status RoutedRows::run(std::span<const void* const> addresses) {
+  std::copy(addresses.begin(), addresses.end(), addresses_.begin());
+  addresses_.back() = table_->data();
+  return kernel_.front().run(addresses_);
 }
 
 }  // namespace tutti::cuda

@@ -4,7 +4,10 @@
 // halves that change places (rotary embeddings in all spellings) are only other addresses.
 #pragma once
 
+#include <optional>
+
 #include "backends/cuda/generated_kernel.h"
+#include "backends/cuda/row_route.h"
 #include "graph/graph.h"
 
 namespace tutti::cuda {
@@ -20,5 +23,20 @@ struct RowSpec {
 // Addresses: inputs, then outputs, none of which overlap. UNIMPLEMENTED where the body does not
 // consist of rows that one kernel can do; the message says why.
 Result<GeneratedKernel> make_row_kernel(RankContext& context, const RowSpec& spec);
+
+// Likewise with outputs that are written somewhere else.
+class RoutedRows {
+ public:
+  // `routes` by output, none for one that is written as it is.
+  static Result<RoutedRows> create(RankContext& context, const RowSpec& spec,
+                                   std::span<const std::optional<RowRoute>> routes);
+  // Addresses: inputs, then outputs (of routed ones any), then the targets of all routes.
+  Status run(std::span<const void* const> addresses);
+
+ private:
+  std::vector<GeneratedKernel> kernel_;  // one
+  std::shared_ptr<DeviceMemory> table_;
+  std::vector<const void*> addresses_;
+};
 
 }  // namespace tutti::cuda

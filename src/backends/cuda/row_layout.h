@@ -10,9 +10,14 @@ namespace tutti::cuda {
 
 struct RowLayout {
   Dims lead;  // dimensions in front of a row, the same for all values
-  std::int64_t rows = 1;
-  std::int64_t in = 0;   // elements of a row of what is normalised; of the outputs without norm
-  std::int64_t out = 0;  // of every output
+  // Along this one of them only some coordinates are worked on: `chosen`, which the kernel finds at
+  // one of its addresses. -1: all.
+  int chosen_dim = -1;
+  std::vector<std::int64_t> chosen;
+  std::size_t chosen_address = 0;
+  std::int64_t rows = 1;  // that are worked on
+  std::int64_t in = 0;    // elements of a row of what is normalised; of the outputs without norm
+  std::int64_t out = 0;   // of every output
   const Node* norm = nullptr;
   std::map<const Value*, Dims> dims;
   std::set<const Value*> late;  // values that depend on the norm
@@ -26,6 +31,10 @@ struct RowLayout {
   // Without the lead.
   Dims row_of(const Dims& dims) const {
     return Dims(dims.begin() + static_cast<std::ptrdiff_t>(lead.size()), dims.end());
+  }
+  // Rows that are worked on, along a dimension of the lead.
+  std::int64_t count(std::size_t d) const {
+    return static_cast<int>(d) == chosen_dim ? std::ssize(chosen) : lead[d];
   }
   int packs() const { return static_cast<int>(out / pack); }
   bool fills_rounds() const { return rounds * team == packs(); }  // no thread is beyond the row

@@ -21,10 +21,14 @@ std::string RowOperands::coordinates() {
   std::string out = "    u32 rest = row;\n";
   for (std::size_t d = layout_.lead.size(); d-- > 0;) {
     if (layout_.lead[d] == 1) continue;
-    const std::string divisor = code_->number(divisor_word(layout_.lead[d], false));
-    out += str_cat("    const u32 q", d, " = divide(rest, ", divisor, ");\n    const i64 c", d,
-                   " = rest - q", d, " * (u32)", code_->number(layout_.lead[d]), ";\n    rest = q",
-                   d, ";\n");
+    const std::int64_t count = layout_.count(d);
+    const std::string divisor = code_->number(divisor_word(count, false));
+    const std::string at = str_cat("rest - q", d, " * (u32)", code_->number(count));
+    const bool is_chosen = static_cast<int>(d) == layout_.chosen_dim;
+    out += str_cat(
+        "    const u32 q", d, " = divide(rest, ", divisor, ");\n    const i64 c", d, " = ",
+        is_chosen ? str_cat("((const i64*)p.p[", layout_.chosen_address, "])[", at, "]") : at,
+        ";\n    rest = q", d, ";\n");
   }
   return out;
 }
@@ -65,7 +69,7 @@ std::string RowOperands::pointer_to(const RowOperand& operand) {
   }
   if (operand.is_shared()) {
     offset = "";
-  } else if (dense == operand.strides && row != 0) {
+  } else if (layout_.chosen_dim < 0 && dense == operand.strides && row != 0) {
     offset = str_cat(" + (i64)row * ", row);
   } else {
     needs_coordinates_ = true;

@@ -107,7 +107,8 @@ Status PackedTransfer::run(std::span<const void* const> sources, std::span<void*
 }
 
 Result<Transfer> Transfer::create(RankContext& context, std::shared_ptr<Communicator> communicator,
-                                  const std::vector<TransferPlan>& plans, std::size_t operands) {
+                                  const std::vector<TransferPlan>& plans, std::size_t operands,
+                                  const std::vector<bool>& elsewhere) {
   Transfer transfer(context, communicator, operands);
   const auto self = static_cast<std::size_t>(transfer.meeting_.rank());
   const std::size_t buffers = 2 * plans.size() * operands;
@@ -130,25 +131,28 @@ Result<Transfer> Transfer::create(RankContext& context, std::shared_ptr<Communic
     // comes last.
     const std::size_t peer = (self + i) % plans.size();
     TUTTI_RETURN_IF_ERROR(transfer.add_moves(plans, transfer.pushes_ ? self : peer,
-                                             transfer.pushes_ ? peer : self, &moves));
+                                             transfer.pushes_ ? peer : self, elsewhere, &moves));
   }
   TUTTI_ASSIGN_OR_RETURN(transfer.moves_, BoxCopies::create(context, moves, buffers));
   return transfer;
 }
 
 Status Transfer::add_moves(const std::vector<TransferPlan>& plans, std::size_t sender,
-                           std::size_t receiver, std::vector<BoxCopies::Box>* moves) const {
+                           std::size_t receiver, const std::vector<bool>& elsewhere,
+                           std::vector<BoxCopies::Box>* moves) const {
   TUTTI_RETURN_IF_ERROR(check_counts(plans, sender, receiver));
   const std::vector<Region>& from = plans[sender].exchange.send[receiver];
   const std::vector<Region>& to = plans[receiver].exchange.receive[sender];
   for (std::size_t i = 0; i < from.size(); ++i) {
+    if (!elsewhere.empty() && elsewhere[index_of(from[i].buffer)]) continue;
     moves->push_back({from[i], source_of(sender, index_of(from[i].buffer)), to[i],
                       target_of(receiver, index_of(to[i].buffer))});
   }
   return {};
 }
 
-Status Transfer::move(std::span<const void* const> sources, std::span<void* const> targets) {
+Status Transfer::move(std::span<const void* const> sources, std::span<void* const> targets,
+                      const Writer& writer) {
   const std::span<const void* const> outputs(targets.data(), targets.size());
   TUTTI_RETURN_IF_ERROR(meeting_.open(pushes_ ? outputs : sources));
   for (int rank = 0; rank < meeting_.size(); ++rank) {
@@ -159,17 +163,23 @@ Status Transfer::move(std::span<const void* const> sources, std::span<void* cons
       addresses_[index_of(place)] = meeting_.buffer(rank, i);
     }
   }
+  if (writer) {
+    const std::span<const void* const> all(addresses_);
+    const std::size_t buffers = static_cast<std::size_t>(meeting_.size()) * operands_;
+    TUTTI_RETURN_IF_ERROR(writer(all.subspan(buffers, buffers)));
+  }
   TUTTI_RETURN_IF_ERROR(moves_.run(addresses_));
   return meeting_.close();
 }
 
-Status Transfer::run(std::span<const void* const> sources, std::span<void* const> targets) {
+Status Transfer::run(std::span<const void* const> sources, std::span<void* const> targets,
+                     const Writer& writer) {
   const auto self = static_cast<std::size_t>(meeting_.rank());
   for (std::size_t i = 0; i < operands_; ++i) {
     addresses_[index_of(source_of(self, i))] = sources[i];
     addresses_[index_of(target_of(self, i))] = targets[i];
   }
-  TUTTI_RETURN_IF_ERROR(packed_ ? packed_->run(sources, targets) : move(sources, targets));
+  TUTTI_RETURN_IF_ERROR(packed_ ? packed_->run(sources, targets) : move(sources, targets, writer));
   meeting_.add_sent(sent_bytes_);
   return repeats_.run(addresses_);
 }

@@ -1,6 +1,7 @@
 // One exchange of boxes between the ranks of a mesh axis, whichever way it goes.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "backends/cuda/exchange.h"
@@ -38,12 +39,18 @@ class PackedTransfer {
 // touch are null.
 class Transfer {
  public:
-  // `plans` by rank.
+  // `plans` by rank. Boxes of the operands in `elsewhere` are moved by run()'s writer; only where
+  // boxes are pushed.
   static Result<Transfer> create(RankContext& context, std::shared_ptr<Communicator> communicator,
-                                 const std::vector<TransferPlan>& plans, std::size_t operands);
+                                 const std::vector<TransferPlan>& plans, std::size_t operands,
+                                 const std::vector<bool>& elsewhere = {});
+
+  // Writes boxes of its own into the ranks' targets, which are given by rank and operand.
+  using Writer = std::function<Status(std::span<const void* const> targets)>;
 
   // Collective. As many sources and targets as operands.
-  Status run(std::span<const void* const> sources, std::span<void* const> targets);
+  Status run(std::span<const void* const> sources, std::span<void* const> targets,
+             const Writer& writer = {});
 
  private:
   Transfer(RankContext& context, std::shared_ptr<Communicator> communicator, std::size_t operands)
@@ -58,8 +65,9 @@ class Transfer {
     return source_of(static_cast<std::size_t>(meeting_.size()) + rank, operand);
   }
   Status add_moves(const std::vector<TransferPlan>& plans, std::size_t sender, std::size_t receiver,
-                   std::vector<BoxCopies::Box>* moves) const;
-  Status move(std::span<const void* const> sources, std::span<void* const> targets);
+                   const std::vector<bool>& elsewhere, std::vector<BoxCopies::Box>* moves) const;
+  Status move(std::span<const void* const> sources, std::span<void* const> targets,
+              const Writer& writer);
 
   bool pushes_;
   Meeting meeting_;

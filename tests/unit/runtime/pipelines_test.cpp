@@ -49,12 +49,11 @@ std::unique_ptr<Graph> parsed(std::string text, const std::string& from = "",
 
 TEST(Pipelines, AreAttentionsBetweenTwoExchanges) {
   const auto graph = parsed(kLayers);
-  const std::vector<Pipeline> found = find_pipelines(*graph);
+  const std::vector<JoinedNodes> found = find_pipelines(*graph, false);
   ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0].first, 3U);
-  EXPECT_EQ(found[0].last, 8U);
-  EXPECT_EQ(found[1].first, 9U);
-  EXPECT_EQ(found[1].last, 12U);
+  EXPECT_THAT(found[0].positions, testing::ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_EQ(found[0].at, 3U);
+  EXPECT_THAT(found[1].positions, testing::ElementsAre(9, 10, 11));
   EXPECT_EQ(found[0].node().type(), "PipelinedAttention");
   std::vector<std::string> operands;
   for (const Value* input : found[0].inputs) operands.push_back(input->name());
@@ -68,13 +67,23 @@ TEST(Pipelines, AreAttentionsBetweenTwoExchanges) {
 }
 
 TEST(Pipelines, AreNotThereWhereSomebodyElseReadsWhatIsInside) {
-  EXPECT_EQ(find_pipelines(*parsed(kLayers, "return %y", "return %y, %qh")).size(), 1U);
+  EXPECT_EQ(find_pipelines(*parsed(kLayers, "return %y", "return %y, %qh"), false).size(), 1U);
   EXPECT_EQ(
-      find_pipelines(*parsed(kLayers, "%c = Add(%b, %v)", "%z = Exp(%a) %c = Add(%b, %v)")).size(),
+      find_pipelines(*parsed(kLayers, "%c = Add(%b, %v)", "%z = Exp(%a) %c = Add(%b, %v)"), false)
+          .size(),
       1U);
-  EXPECT_EQ(find_pipelines(*parsed(kLayers, "%b = AllToAll(%a)", "%e = Exp(%w) %b = AllToAll(%a)"))
-                .size(),
-            1U);
+  EXPECT_EQ(
+      find_pipelines(*parsed(kLayers, "%b = AllToAll(%a)", "%e = Exp(%w) %b = AllToAll(%a)"), false)
+          .size(),
+      1U);
+}
+
+TEST(Pipelines, MayBeginWithWhatComputesTheirOperands) {
+  const auto graph = parsed(kLayers);
+  const std::vector<JoinedNodes> found = find_pipelines(*graph, true);
+  ASSERT_EQ(found.size(), 1U);  // others read the first one's operands, too
+  EXPECT_THAT(found[0].positions, testing::ElementsAre(8, 9, 10, 11));
+  EXPECT_EQ(found[0].at, 9U);
 }
 
 // Ranks of the CPU that run a pipeline's nodes one after the other, in memory of their own.
