@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,16 @@ namespace tutti::cuda {
 struct AttentionStrides {
   std::int64_t batch, head, token;  // elements; a head's lie side by side
 };
+
+// Where the results of queries from `query` on go, up to those of the next place. Heads lie there
+// as in `out`. Everything counts in elements.
+struct AttentionPlace {
+  std::int64_t query = 0;
+  std::size_t target = 0;   // address
+  std::int64_t offset = 0;  // there, of that query's first head
+  std::int64_t batch_stride = 0, token_stride = 0;
+};
+constexpr std::size_t kMaxAttentionPlaces = 32;
 
 struct AttentionProblem {
   DType dtype = DType::kFloat32;
@@ -33,6 +44,8 @@ struct AttentionProblem {
   std::int64_t causal_offset = 0;
   double scale = 1;
   double softcap = 0;
+  // From query 0 on, by query; none: all results go to `out`.
+  std::vector<AttentionPlace> places;
 
   bool has_mask() const { return mask_dtype != DType::kUndefined; }
 };
@@ -49,7 +62,15 @@ struct AttentionAddresses {
   const void* lengths = nullptr;
   void* out = nullptr;
   void* workspace = nullptr;
+  std::span<void* const> targets = {};  // of places
 };
+
+// Of the place's first query in `at.targets`, whose elements have `width` bytes.
+inline void* address_of(const AttentionPlace& place, const AttentionAddresses& at,
+                        std::size_t width) {
+  return static_cast<std::byte*>(at.targets[place.target]) +
+         static_cast<std::size_t>(place.offset) * width;
+}
 
 // A way to compute a problem, on the rank's stream.
 class Attention {

@@ -43,6 +43,7 @@ Result<CudnnAttention> describe(const AttentionProblem& p) {
     return unimplemented("cuDNN computes attention in 16-bit types, not in ", dtype_name(p.dtype));
   }
   if (p.softcap != 0) return unimplemented("cuDNN has no softcap");
+  if (!p.places.empty()) return unimplemented("cuDNN's results go to one place");
   if (p.queries == 0 || p.keys == 0 || p.kv_heads == 0) return unimplemented("nothing to attend");
   // A bias is written once and read once: not worth it where each score has its own.
   const std::int64_t scores = p.batch * p.heads * p.queries * p.keys;

@@ -1,5 +1,6 @@
 // Attention by our kernel for Hopper's matrix units (kernels/attention_hopper.cuh).
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "backends/cuda/attention.h"
@@ -20,12 +21,17 @@ constexpr std::int64_t kMaxSize = 128;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 30;
 constexpr std::int64_t kMaxSlots = 12;
 
+struct Place {
+  void* out = nullptr;
+  std::int64_t batch = 0, token = 0, first = 0;
+};
 struct Arguments {
   TensorMap q, k, v;
-  void* out = nullptr;
-  std::int64_t out_batch = 0, out_head = 0, out_token = 0;
+  std::array<Place, kMaxAttentionPlaces> places;
+  std::int64_t out_head = 0;
   std::int32_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, offset = 0;
   float scale = 0;  // with log2(e)
+  std::int32_t num_places = 0;
 };
 
 std::int64_t padded(std::int64_t size) { return size <= 64 ? 64 : 128; }
@@ -60,8 +66,14 @@ Status check(const AttentionProblem& p, const RankContext& context) {
     return unimplemented("heads of ", p.qk_size, " and ", p.v_size,
                          " elements, expected multiples of 8 up to ", kMaxSize);
   }
-  if (!is_in_words(p.q) || !is_in_words(p.k) || !is_in_words(p.v) || !is_in_words(p.out)) {
-    return unimplemented("strides that are no multiples of 8 elements");
+  bool fits = is_in_words(p.q) && is_in_words(p.k) && is_in_words(p.v) && is_in_words(p.out);
+  for (const AttentionPlace& place : p.places) {
+    fits =
+        fits && place.offset % 8 == 0 && place.batch_stride % 8 == 0 && place.token_stride % 8 == 0;
+  }
+  if (!fits) return unimplemented("strides that are no multiples of 8 elements");
+  if (p.places.size() > kMaxAttentionPlaces) {
+    return unimplemented("results that go to ", p.places.size(), " places");
   }
   for (const std::int64_t count : {p.batch, p.kv_heads, p.heads, p.queries, p.keys}) {
     if (count < 1 || count >= kMaxCount) return unimplemented("a dimension of ", count);
@@ -93,6 +105,7 @@ KernelSource source_of(const AttentionProblem& p, std::int64_t num_slots) {
   define("WV", std::to_string(padded(p.v_size)));
   define("SLOTS", std::to_string(num_slots));
   define("IS_CAUSAL", p.is_causal ? "1" : "0");
+  define("PLACES", std::to_string(kMaxAttentionPlaces));
   return source;
 }
 
@@ -112,11 +125,17 @@ class HopperAttention final : public Attention {
       : q_(describe(p, p.q, p.heads, p.queries, p.qk_size, 64)),
         k_(describe(p, p.k, p.kv_heads, p.keys, p.qk_size, kKeyTile / kBlocks)),
         v_(describe(p, p.v, p.kv_heads, p.keys, p.v_size, kKeyTile / kBlocks)),
+        places_(p.places),
+        width_(dtype_size(p.dtype)),
         stream_(context.stream),
         kernel_(kernel) {
-    arguments_.out_batch = p.out.batch;
     arguments_.out_head = p.out.head;
-    arguments_.out_token = p.out.token;
+    arguments_.places[0] = {nullptr, p.out.batch, p.out.token, 0};
+    arguments_.num_places = static_cast<std::int32_t>(std::max<std::size_t>(places_.size(), 1));
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      arguments_.places[i] = {nullptr, places_[i].batch_stride, places_[i].token_stride,
+                              places_[i].query};
+    }
     arguments_.batch = static_cast<std::int32_t>(p.batch);
     arguments_.heads = static_cast<std::int32_t>(p.heads);
     arguments_.kv_heads = static_cast<std::int32_t>(p.kv_heads);
@@ -146,7 +165,10 @@ class HopperAttention final : public Attention {
     TUTTI_ASSIGN_OR_RETURN(arguments_.q, make_tensor_map(q_, at.q));
     TUTTI_ASSIGN_OR_RETURN(arguments_.k, make_tensor_map(k_, at.k));
     TUTTI_ASSIGN_OR_RETURN(arguments_.v, make_tensor_map(v_, at.v));
-    arguments_.out = at.out;
+    arguments_.places[0].out = at.out;
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      arguments_.places[i].out = address_of(places_[i], at, width_);
+    }
     void* arguments[] = {&arguments_};
     return to_status(
         cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(blocks_),
@@ -156,6 +178,8 @@ class HopperAttention final : public Attention {
 
  private:
   TiledTensor q_, k_, v_;
+  std::vector<AttentionPlace> places_;
+  std::size_t width_;
   Arguments arguments_;
   cudaStream_t stream_;
   cudaKernel_t kernel_;

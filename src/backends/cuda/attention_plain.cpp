@@ -7,6 +7,7 @@ namespace tutti::cuda {
 namespace {
 
 constexpr int kKeyTile = 32;
+constexpr std::size_t kAddresses = 6;  // then those of places
 
 // What attention_mma.cuh takes: a tile of 128 queries and 64 keys.
 constexpr std::int64_t kMatrixQueries = 128;
@@ -33,9 +34,9 @@ KernelSource source_of(const AttentionProblem& p, const Tiling& tiling) {
   KernelSource source;
   source.entry = tiling.is_matrix ? "attention_mma" : "attention";
   if (tiling.is_matrix) {
-    source.files = {"mma.cuh", "attention_mma.cuh"};
+    source.files = {"attention_places.cuh", "mma.cuh", "attention_mma.cuh"};
   } else {
-    source.files = {"attention.cuh"};
+    source.files = {"attention_places.cuh", "attention.cuh"};
   }
   const auto define = [&](const char* name, std::string value) {
     source.defines.emplace_back(name, std::move(value));
@@ -49,6 +50,7 @@ KernelSource source_of(const AttentionProblem& p, const Tiling& tiling) {
   define("HAS_MASK", p.has_mask() ? "1" : "0");
   define("MASK_IS_BOOL", p.mask_dtype == DType::kBool ? "1" : "0");
   define("M", type_name(p.has_mask() ? p.mask_dtype : DType::kFloat32));
+  define("PLACES", std::to_string(p.places.size()));
   return source;
 }
 
@@ -64,23 +66,33 @@ Result<GeneratedKernel> make_kernel(const AttentionProblem& p, const Tiling& til
   numbers.insert(numbers.end(),
                  {std::bit_cast<std::int64_t>(p.scale), std::bit_cast<std::int64_t>(p.softcap),
                   p.is_causal ? 1 : 0, p.causal_offset});
+  for (const AttentionPlace& place : p.places) {
+    numbers.insert(numbers.end(), {place.query, place.batch_stride, place.token_stride});
+  }
   Grid grid;
   grid.blocks = tiles * p.batch * p.heads;
   grid.threads = 256;
   grid.shared_bytes = tiling.bytes;
-  return GeneratedKernel::create(context, source_of(p, tiling), 6, std::move(numbers), grid);
+  return GeneratedKernel::create(context, source_of(p, tiling), kAddresses + p.places.size(),
+                                 std::move(numbers), grid);
 }
 
 class PlainAttention final : public Attention {
  public:
-  explicit PlainAttention(GeneratedKernel kernel) : kernel_(std::move(kernel)) {}
+  PlainAttention(const AttentionProblem& p, GeneratedKernel kernel)
+      : kernel_(std::move(kernel)), places_(p.places), width_(dtype_size(p.dtype)) {}
   std::string name() const override { return "ours"; }
   Status run(const AttentionAddresses& at) override {
-    return kernel_.run({at.q, at.k, at.v, at.mask, at.lengths, at.out});
+    addresses_.assign({at.q, at.k, at.v, at.mask, at.lengths, at.out});  // keeps its memory
+    for (const AttentionPlace& place : places_) addresses_.push_back(address_of(place, at, width_));
+    return kernel_.run(addresses_);
   }
 
  private:
   GeneratedKernel kernel_;
+  std::vector<AttentionPlace> places_;
+  std::size_t width_;
+  std::vector<const void*> addresses_;
 };
 
 }  // namespace
@@ -110,7 +122,7 @@ Result<std::unique_ptr<Attention>> make_plain_attention(const AttentionProblem& 
                          " bytes of shared memory, a block has ", context.shared_bytes);
   }
   TUTTI_ASSIGN_OR_RETURN(GeneratedKernel kernel, make_kernel(p, tiling, context));
-  return std::unique_ptr<Attention>(std::make_unique<PlainAttention>(std::move(kernel)));
+  return std::unique_ptr<Attention>(std::make_unique<PlainAttention>(p, std::move(kernel)));
 }
 
 }  // namespace tutti::cuda

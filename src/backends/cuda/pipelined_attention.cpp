@@ -1,127 +1,25 @@
-// PipelinedAttention: the ranks' tokens become heads piece by piece, and while one piece of the
-// heads is attended to, the next one arrives and the last one goes back (the scheme of DeepSpeed
-// Ulysses, Jacobs et al. 2023, whose exchanges this hides behind the attention).
+// PipelinedAttention: the ranks' tokens become heads, piece by piece where that pays; while one
+// piece of the heads is attended to, the next one arrives, and results go back as they come (the
+// exchanges are those of DeepSpeed Ulysses, Jacobs et al. 2023).
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
-#include "backends/cuda/attention.h"
-#include "backends/cuda/exchange_kernels.h"
-#include "backends/cuda/exchange_producers.h"
+#include "backends/cuda/attention_return.h"
 #include "backends/cuda/lanes.h"
+#include "backends/cuda/pipeline_body.h"
 #include "backends/cuda/transfer.h"
 #include "backends/cuda/workspace.h"
-#include "runtime/storage.h"
 
 namespace tutti::cuda {
 namespace {
 
-// Less than this is not worth more launches. By the shape alone: all ranks must find the same.
+// In pieces, less than this is not worth more launches. By the shape alone: all ranks must find the
+// same.
 constexpr std::int64_t kLeastBytes = std::int64_t{16} << 20;  // that a rank sends and receives
 constexpr std::int64_t kQueryTile = 128;
 constexpr std::int64_t kLeastTiles = 512;  // of queries in a piece, so that they fill the card
 
 constexpr std::size_t kOperands = 3;  // queries, keys, values
-
-// Where an operand of the attention comes from.
-struct Operand {
-  std::size_t exchanged = 0;     // result of the exchange
-  std::int64_t first_token = 0;  // of that in the operand
-  std::size_t bytes = 0;
-  struct Other {
-    std::size_t input = 0;  // of the node
-    std::size_t offset = 0;
-    std::size_t bytes = 0;
-  };
-  std::vector<Other> others;  // what else the operand consists of
-};
-
-// The nodes of the body with what their kernels are made from.
-class Body {
- public:
-  static Result<Body> read(const KernelSpec& spec) {
-    Body body(spec);
-    TUTTI_ASSIGN_OR_RETURN(body.descs_, describe_values(*body.graph_, spec.symbols));
-    for (const auto& node : body.graph_->nodes()) body.nodes_.push_back(node.get());
-    const auto& nodes = body.nodes_;
-    const auto arrival = std::find_if(nodes.begin(), nodes.end(),
-                                      [](const Node* node) { return node->op().is_exchange; });
-    if (nodes.end() - arrival < 3) return invalid_argument("the body is no pipeline");
-    body.arrival_ = *arrival;
-    return body;
-  }
-
-  const Node& arrival() const { return *arrival_; }
-  // Whether something in the body computes what the first exchange moves.
-  bool has_producers() const { return arrival_ != nodes_.front(); }
-  ExchangeProducers producers(const KernelSpec& spec) const {
-    return ExchangeProducers(spec, *graph_, *arrival_, descs_);
-  }
-  const Node& attention() const { return *nodes_[nodes_.size() - 2]; }
-  const Node& departure() const { return *nodes_.back(); }
-  const TensorDesc& desc(const Value* value) const { return descs_.at(value); }
-
-  // A function of the node's spec.
-  template <class F>
-  auto with_spec(const Node& node, F&& f) const {
-    std::vector<TensorDesc> inputs;
-    std::vector<TensorDesc> outputs;
-    for (const Value* x : node.inputs()) inputs.push_back(x == nullptr ? TensorDesc() : desc(x));
-    for (const Value* y : node.outputs()) outputs.push_back(desc(y));
-    const std::vector<const Tensor*> constants(inputs.size(), nullptr);
-    return f(KernelSpec{node, inputs, outputs, constants, symbols_});
-  }
-
-  Result<Operand> operand(std::size_t i) const {
-    const Value* value = attention().input(i);
-    Operand operand;
-    operand.bytes = desc(value).byte_size();
-    if (is_exchanged(value, &operand)) return operand;
-    const Node* concat = value->producer();
-    if (concat == nullptr || concat->type() != "Concat" || concat->attr_int("axis") != 1 ||
-        desc(value).dims[0] != 1) {
-      return unimplemented("operand ", i, " is not put together of tokens");
-    }
-    std::size_t offset = 0;
-    std::size_t found = 0;
-    for (const Value* part : concat->inputs()) {
-      if (is_exchanged(part, &operand)) {
-        ++found;
-        operand.first_token = static_cast<std::int64_t>(offset) / token_bytes(value);
-      } else if (part->is_input()) {
-        const auto& inputs = graph_->inputs();
-        const auto at = std::find(inputs.begin(), inputs.end(), part) - inputs.begin();
-        operand.others.push_back({static_cast<std::size_t>(at), offset, desc(part).byte_size()});
-      } else {
-        return unimplemented("a part of operand ", i, " is computed in between");
-      }
-      offset += desc(part).byte_size();
-    }
-    if (found != 1) return unimplemented(found, " parts of operand ", i, " are exchanged");
-    return operand;
-  }
-
-  std::int64_t token_bytes(const Value* value) const {
-    const TensorDesc& d = desc(value);
-    return d.dims[2] * d.dims[3] * static_cast<std::int64_t>(dtype_size(d.dtype));
-  }
-
- private:
-  explicit Body(const KernelSpec& spec)
-      : symbols_(spec.symbols), graph_(spec.node.attr_graph("body")) {}
-
-  bool is_exchanged(const Value* value, Operand* operand) const {
-    if (value->producer() != &arrival()) return false;
-    operand->exchanged = static_cast<std::size_t>(value->producer_output());
-    return true;
-  }
-
-  const SymbolMap& symbols_;
-  std::shared_ptr<const Graph> graph_;
-  std::unordered_map<const Value*, TensorDesc> descs_;
-  std::vector<const Node*> nodes_;
-  const Node* arrival_ = nullptr;
-};
 
 // How the heads of an operand are cut: their runs, which lie side by side, in `parts`.
 struct Cut {
@@ -166,6 +64,14 @@ Result<std::vector<TransferPlan>> piece_of(const std::vector<TransferPlan>& whol
   return plans;
 }
 
+std::int64_t received_bytes(const TransferPlan& plan) {
+  std::int64_t bytes = 0;
+  for (const std::vector<Region>& regions : plan.exchange.receive) {
+    for (const Region& region : regions) bytes += region.byte_size();
+  }
+  return bytes;
+}
+
 std::int64_t num_pieces(const AttentionProblem& p, std::int64_t ranks, Pipelining asked) {
   const std::int64_t bytes = p.batch * p.queries * (p.heads + p.kv_heads) * (p.qk_size + p.v_size) *
                              static_cast<std::int64_t>(dtype_size(p.dtype)) * (ranks - 1) / ranks;
@@ -184,7 +90,7 @@ class PipelinedAttention final : public Kernel {
   PipelinedAttention(RankContext& context, Lanes& lanes) : context_(context), lanes_(lanes) {}
 
   Status set_up(const KernelSpec& spec) {
-    TUTTI_ASSIGN_OR_RETURN(const Body body, Body::read(spec));
+    TUTTI_ASSIGN_OR_RETURN(const PipelineBody body, PipelineBody::read(spec));
     TUTTI_ASSIGN_OR_RETURN(problem_, body.with_spec(body.attention(), [](const KernelSpec& inner) {
       return read_attention(inner, inner.inputs[1].dims, inner.inputs[2].dims);
     }));
@@ -203,13 +109,20 @@ class PipelinedAttention final : public Kernel {
     if (in.communicator == nullptr || in.operands.size() != kOperands) {
       return unimplemented("no exchange of queries, keys and values");
     }
+    // All ranks find the same.
+    const auto received = [&](std::size_t rank) { return received_bytes(in.plans[rank]); };
+    for (std::size_t rank = 0; rank < in.plans.size(); ++rank) {
+      if (received(rank) == 0 || received(rank) != received(0)) {
+        return unimplemented("ranks with different numbers of heads, or nothing to attend");
+      }
+    }
     pieces_ = num_pieces(p, in.communicator->size(), context_.pipelining);
-    if (pieces_ == 1) return unimplemented("too little to pipeline");
+    if (pieces_ == 1 && !context_.fuses_exchanges) return unimplemented("too little to pipeline");
     body_ = spec.node.attr_graph("body");
     producers_.emplace(body.producers(spec));
     TUTTI_RETURN_IF_ERROR(lay_out(body));
     TUTTI_RETURN_IF_ERROR(make_transfers(in, out, body.has_producers()));
-    return make_attentions();
+    return make_attentions(out);
   }
 
   std::size_t workspace_bytes() const override { return workspace_bytes_; }
@@ -228,7 +141,7 @@ class PipelinedAttention final : public Kernel {
 
  private:
   // Places in the workspace, and how each operand is cut.
-  Status lay_out(const Body& body) {
+  Status lay_out(const PipelineBody& body) {
     in_cuts_.resize(kOperands);
     targets_.resize(kOperands);
     std::vector<bool> is_taken(kOperands, false);
@@ -265,6 +178,7 @@ class PipelinedAttention final : public Kernel {
       TUTTI_RETURN_IF_ERROR(producers_->make_apart(context_));
       producers_place_ = add(producers_->workspace_bytes());
     }
+    std::vector<std::vector<TransferPlan>> leaving;
     for (std::int64_t piece = 0; piece < pieces_; ++piece) {
       const auto round = static_cast<std::size_t>(piece);
       TUTTI_ASSIGN_OR_RETURN(Transfer arrival,
@@ -274,15 +188,17 @@ class PipelinedAttention final : public Kernel {
       writers_.emplace_back([this, round](std::span<const void* const> targets) {
         return producers_->write(round, targets);
       });
-      TUTTI_ASSIGN_OR_RETURN(const auto back, piece_of(out.plans, out_cuts_, pieces_, piece));
-      TUTTI_ASSIGN_OR_RETURN(Transfer departure,
-                             Transfer::create(lanes_.exchanging, out.communicator, back, 1));
-      departures_.push_back(std::move(departure));
+      TUTTI_ASSIGN_OR_RETURN(auto back, piece_of(out.plans, out_cuts_, pieces_, piece));
+      leaving.push_back(std::move(back));
     }
+    TUTTI_ASSIGN_OR_RETURN(AttentionReturn made,
+                           AttentionReturn::create(lanes_.exchanging, out, leaving));
+    return_.emplace(std::move(made));
+    results_.resize(out.plans.size());
     return {};
   }
 
-  Status make_attentions() {
+  Status make_attentions(const ExchangePlans& out) {
     AttentionProblem piece = problem_;
     piece.heads = problem_.heads / pieces_;
     piece.kv_heads = std::max<std::int64_t>(problem_.kv_heads / pieces_, 1);
@@ -291,10 +207,38 @@ class PipelinedAttention final : public Kernel {
       scratch_[i] = add(attention.workspace_bytes());
       attentions_.push_back(std::move(attention));
     }
+    TUTTI_RETURN_IF_ERROR(make_direct(piece, out));
     const auto width = static_cast<std::int64_t>(dtype_size(problem_.dtype));
     steps_ = {problem_.heads / pieces_ * problem_.qk_size * width, problem_.qk_size * width,
               problem_.v_size * width, problem_.heads / pieces_ * problem_.v_size * width};
     return {};
+  }
+
+  // Attentions that write to the ranks themselves, where that is possible.
+  Status make_direct(AttentionProblem piece, const ExchangePlans& out) {
+    if (!context_.fuses_exchanges) return {};
+    const auto self = static_cast<std::size_t>(out.communicator->rank());
+    auto places = places_of_results(problem_, out.plans, self);
+    if (!places.ok()) {
+      return places.status().code() == StatusCode::kUnimplemented ? Status() : places.status();
+    }
+    piece.places = *std::move(places);
+    for (std::size_t i = 0; i < Lanes::kComputing; ++i) {
+      auto attention = make_attention(piece, lanes_.computing[i]);
+      if (!attention.ok()) {
+        return attention.status().code() == StatusCode::kUnimplemented ? Status()
+                                                                       : attention.status();
+      }
+      direct_.push_back(*std::move(attention));
+    }
+    return {};
+  }
+
+  // Whether the way that was chosen for the lane's attention writes to the ranks itself.
+  bool is_direct(std::size_t lane) const {
+    const auto& chosen = attentions_[lane].ways();
+    return lane < direct_.size() && chosen.size() == 1 &&
+           chosen.front()->name() == direct_[lane].ways().front()->name();
   }
 
   // The first head of a piece, in bytes from the operand's.
@@ -309,7 +253,7 @@ class PipelinedAttention final : public Kernel {
     TUTTI_RETURN_IF_ERROR(producers_->begin(args.inputs, workspace + producers_place_));
     for (std::size_t i = 0; i < kOperands; ++i) {
       targets_[operands_[i].exchanged] = workspace + places_[i];
-      for (const Operand::Other& other : operands_[i].others) {
+      for (const PipelineOperand::Other& other : operands_[i].others) {
         TUTTI_CUDA(cudaMemcpyAsync(workspace + places_[i] + other.offset, args.inputs[other.input],
                                    other.bytes, cudaMemcpyDeviceToDevice, context_.stream));
       }
@@ -322,18 +266,20 @@ class PipelinedAttention final : public Kernel {
     const auto count = static_cast<std::size_t>(pieces_);
     for (std::size_t piece = 0; piece < count; ++piece) {
       TUTTI_RETURN_IF_ERROR(arrivals_[piece].run(producers_->sources(), targets_, writers_[piece]));
+      if (piece == 0) TUTTI_RETURN_IF_ERROR(return_->open(args.outputs[0]));
       TUTTI_RETURN_IF_ERROR(follow(lane_of(piece).stream, *lanes_.arrived[piece], exchanging));
     }
     for (std::size_t piece = 0; piece < count; ++piece) {
-      TUTTI_RETURN_IF_ERROR(attend(piece, workspace));
+      const bool is_sent = is_direct(piece % Lanes::kComputing);
+      TUTTI_RETURN_IF_ERROR(attend(piece, is_sent, workspace));
       TUTTI_RETURN_IF_ERROR(follow(exchanging, *lanes_.computed[piece], lane_of(piece).stream));
-      const void* const sources[] = {workspace + places_[kOperands]};
-      TUTTI_RETURN_IF_ERROR(departures_[piece].run(sources, args.outputs));
+      if (!is_sent) TUTTI_RETURN_IF_ERROR(return_->copy(piece, workspace + places_[kOperands]));
     }
+    TUTTI_RETURN_IF_ERROR(return_->close());
     return follow(context_.stream, *lanes_.ended, exchanging);
   }
 
-  Status attend(std::size_t piece, std::byte* workspace) {
+  Status attend(std::size_t piece, bool is_sent, std::byte* workspace) {
     const auto at = [&](std::size_t operand) {
       return workspace + places_[operand] + offset(operand, static_cast<std::int64_t>(piece));
     };
@@ -344,7 +290,12 @@ class PipelinedAttention final : public Kernel {
     to.v = at(2);
     to.out = at(kOperands);
     to.workspace = workspace + scratch_[lane];
-    return attentions_[lane].run(to);
+    if (!is_sent) return attentions_[lane].run(to);
+    const std::size_t shift = offset(kOperands, static_cast<std::int64_t>(piece));
+    std::transform(return_->targets().begin(), return_->targets().end(), results_.begin(),
+                   [&](void* target) { return static_cast<std::byte*>(target) + shift; });
+    to.targets = results_;
+    return direct_[lane].run(to);
   }
 
   RankContext& lane_of(std::size_t piece) { return lanes_.computing[piece % Lanes::kComputing]; }
@@ -356,7 +307,7 @@ class PipelinedAttention final : public Kernel {
   std::shared_ptr<const Graph> body_;
   std::optional<ExchangeProducers> producers_;  // of the first exchange's operands
   std::size_t producers_place_ = 0;             // of their results, in the workspace
-  std::array<Operand, kOperands> operands_;
+  std::array<PipelineOperand, kOperands> operands_;
   std::vector<Cut> in_cuts_;  // by operand of the exchange
   std::vector<Cut> out_cuts_;
   std::array<std::size_t, kOperands + 1> places_{};  // of operands and the result
@@ -365,13 +316,15 @@ class PipelinedAttention final : public Kernel {
   std::size_t workspace_bytes_ = 0;
   std::vector<Transfer> arrivals_;
   std::vector<Transfer::Writer> writers_;  // of arrivals' rows
-  std::vector<Transfer> departures_;
+  std::optional<AttentionReturn> return_;
   std::vector<AttentionWays> attentions_;  // by lane
+  std::vector<AttentionWays> direct_;      // by lane, or none
+  std::vector<void*> results_;             // a piece's first heads, by rank; scratch
   std::vector<void*> targets_;             // by operand of the exchange
 };
 
 KernelResult make_pipelined_attention(const KernelSpec& spec, RankContext& context) {
-  if (context.pipelining == Pipelining::kNever || context.exchange_way == ExchangeWay::kNccl) {
+  if (context.pipelining == Pipelining::kNever || context.exchange_way != ExchangeWay::kPush) {
     return unimplemented("exchanges are not pipelined here");
   }
   TUTTI_ASSIGN_OR_RETURN(Lanes * lanes, lanes_of(context));

@@ -63,8 +63,12 @@ class CudaPipelines : public ::testing::Test {
 
   void expect_same(const std::string& type, int heads, int kv_heads, int ranks, int devices,
                    std::int64_t tokens, double tolerance) {
+    expect_same(*on_, type, heads, kv_heads, ranks, devices, tokens, tolerance);
+  }
+  void expect_same(Backend& on, const std::string& type, int heads, int kv_heads, int ranks,
+                   int devices, std::int64_t tokens, double tolerance) {
     const auto plan = [&] { return plan_of(ranks, layer(type, heads, kv_heads, ranks)); };
-    auto piped = Instance::load(plan(), *on_, deal_out(ranks, devices));
+    auto piped = Instance::load(plan(), on, deal_out(ranks, devices));
     ASSERT_TRUE(piped.ok()) << piped.status().to_string();
     auto plain = Instance::load(plan(), *off_, deal_out(ranks, devices));
     ASSERT_TRUE(plain.ok()) << plain.status().to_string();
@@ -114,6 +118,24 @@ TEST_F(CudaPipelines, GiveWhatTheirNodesGiveOneByOne) {
 TEST_F(CudaPipelines, GiveItIn16BitsToo) {
   expect_same("bf16", 32, 8, 2, 1, 300, 2e-2);
   expect_same("bf16", 32, 8, 4, 1, 3, 2e-2);  // some ranks hold no token
+}
+
+TEST_F(CudaPipelines, OfOnePieceSendResultsStraightToTheRanks) {
+  const auto automatic = backend("auto");
+  ASSERT_NE(automatic, nullptr) << reason_;
+  expect_same(*automatic, "f32", 8, 8, 2, 1, 70, 1e-4);
+  expect_same(*automatic, "f32", 12, 12, 4, 1, 6, 1e-4);  // three heads, tokens that do not divide
+  expect_same(*automatic, "f32", 6, 6, 3, 1, 2, 1e-4);    // a rank without tokens
+  expect_same(*automatic, "bf16", 32, 8, 4, 1, 35, 2e-2);
+}
+
+TEST_F(CudaPipelines, CopyResultsWhereThatIsAskedFor) {
+  setenv("TUTTI_CUDA_FUSE_EXCHANGE", "off", 1);
+  const auto copying = backend("on");
+  unsetenv("TUTTI_CUDA_FUSE_EXCHANGE");
+  ASSERT_NE(copying, nullptr) << reason_;
+  expect_same(*copying, "f32", 16, 4, 2, 1, 33, 1e-4);
+  expect_same(*copying, "bf16", 32, 8, 4, 1, 35, 2e-2);
 }
 
 TEST_F(CudaPipelines, BetweenCardsToo) {

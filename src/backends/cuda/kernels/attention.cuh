@@ -3,7 +3,7 @@
 // any element type, mask and head size. A block has BQ queries of one head; LANES threads share a
 // query. p: q, k, v, mask, key lengths, out. n: query tiles, kv heads, query heads a kv head,
 // queries, keys, strides (batch, head, token) of q, k, v and out, strides of the mask (batch, head,
-// query, key), scale and softcap as f64 bits, is causal, causal offset.
+// query, key), scale and softcap as f64 bits, is causal, causal offset. After attention_places.cuh.
 typedef Compute<T> C;
 constexpr int LANES = 256 / BQ;
 constexpr int COLUMNS = BK / LANES;
@@ -30,7 +30,6 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_const
   const T* q = (const T*)p.p[0] + batch * p.n[5] + head * p.n[6];
   const T* k = (const T*)p.p[1] + batch * p.n[8] + head / group * p.n[9];
   const T* v = (const T*)p.p[2] + batch * p.n[11] + head / group * p.n[12];
-  T* out = (T*)p.p[5] + batch * p.n[14] + head * p.n[15];
   const C scale = (C)__longlong_as_double(p.n[21]);
   const C softcap = (C)__longlong_as_double(p.n[22]);
 
@@ -141,9 +140,10 @@ extern "C" __global__ void __launch_bounds__(256) KERNEL_NAME(const __grid_const
   }
   if (query >= num_queries) return;
   const C factor = sum > (C)0 ? (C)1 / sum : (C)0;
+  T* out = result_of(p, batch, head, query);
 #pragma unroll
   for (int j = 0; j < OUTPUTS; ++j) {
     const int e = j * LANES + lane;
-    if (e < E) out[query * p.n[16] + e] = narrow<T>(result[j] * factor);
+    if (e < E) out[e] = narrow<T>(result[j] * factor);
   }
 }

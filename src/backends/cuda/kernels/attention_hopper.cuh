@@ -5,7 +5,8 @@
 // exponentiates, the others' products go on. Both blocks of a cluster attend to the same keys: each
 // fetches half of them and the copy engine delivers it to both, since at a card's power limit what
 // moves costs time. Blocks stay and take one tile of queries after the other. After hopper.cuh.
-// Defined: D and E, elements of a head of queries and values, padded to WQ and WV (64 or 128).
+// Defined: D and E, elements of a head of queries and values, padded to WQ and WV (64 or 128);
+// PLACES, the most that results may go to.
 constexpr int WARPGROUPS = 3;
 constexpr int TILE = 64 * WARPGROUPS;  // queries
 constexpr int KEYS = 128;
@@ -19,12 +20,19 @@ constexpr int COLUMN = 64;  // elements of a row that lie side by side: 128 byte
 constexpr float SLACK = 8;
 constexpr float LEAST = -1.0f / 0.0f;
 
+// Where the results of queries from the first on go, up to the next place's first.
+struct Place {
+  T* out;  // of the first query
+  i64 batch, token;
+  i64 first;
+};
 struct Arguments {
   TensorMap q, k, v;  // in boxes of 64 queries, of KEYS / BLOCKS keys; dims: element, token, head
-  T* out;
-  i64 out_batch, out_head, out_token;
+  Place places[PLACES];
+  i64 out_head;
   int batch, heads, kv_heads, queries, keys, offset;  // offset: keys in front of a causal diagonal
   float scale;
+  int num_places;
 };
 
 __device__ __forceinline__ float power_of_two(float x) {
@@ -194,6 +202,14 @@ __device__ __forceinline__ void shut(float (&scores)[64], int first, int end0, i
   }
 }
 
+// Where a query's results go.
+__device__ __forceinline__ T* row_of(const Arguments& p, const Tile& tile, int query) {
+  const Place* place = p.places;
+  while (place + 1 < p.places + p.num_places && query >= place[1].first) ++place;
+  return place->out + tile.batch * place->batch + tile.head * p.out_head +
+         (query - place->first) * place->token;
+}
+
 // A thread's results, scaled, in words of 16 bytes: the four threads of a row turn their words.
 __device__ __forceinline__ void store(T* row, const float* results, float factor, bool is_inside) {
   const int lane = threadIdx.x % 4;
@@ -296,9 +312,8 @@ __device__ __forceinline__ void attend(const Arguments& p, const Memory& at) {
       turn.next();
     }
     rows.finish();
-    T* out = p.out + tile.batch * p.out_batch + tile.head * p.out_head;
-    store(out + query * p.out_token, results, rows.sums[0], tile.is_inside && query < p.queries);
-    store(out + (query + 8) * p.out_token, results + 2, rows.sums[1],
+    store(row_of(p, tile, query), results, rows.sums[0], tile.is_inside && query < p.queries);
+    store(row_of(p, tile, query + 8), results + 2, rows.sums[1],
           tile.is_inside && query + 8 < p.queries);
   }
 }

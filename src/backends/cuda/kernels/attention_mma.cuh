@@ -1,7 +1,7 @@
 // Attention of 16-bit floats on matrix units (mma.sync m16n8k16, compute capability 8.0), after Dao
 // 2023, "FlashAttention-2": 8 warps of 16 queries each, tiles of BK keys, two of them in flight.
 // Scores and probabilities stay in registers. D and E are multiples of 16. Parameters:
-// attention.cuh. After mma.cuh.
+// attention.cuh. After attention_places.cuh and mma.cuh.
 constexpr int KEY_ROW = D + 8;  // elements; the padding keeps rows on different banks
 constexpr int VALUE_ROW = E + 8;
 constexpr int STAGE = BK * (KEY_ROW + VALUE_ROW);
@@ -46,7 +46,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) KERNEL_NAME(const __grid_co
   const T* q = (const T*)p.p[0] + batch * p.n[5] + head * p.n[6];
   const T* k = (const T*)p.p[1] + batch * p.n[8] + head / group * p.n[9];
   const T* v = (const T*)p.p[2] + batch * p.n[11] + head / group * p.n[12];
-  T* out = (T*)p.p[5] + batch * p.n[14] + head * p.n[15];
   const float scale = (float)__longlong_as_double(p.n[21]);
   const float softcap = (float)__longlong_as_double(p.n[22]);
 
@@ -198,9 +197,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) KERNEL_NAME(const __grid_co
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     const float factor = sum > 0 ? 1 / sum : 0;
     if (rows[h] >= num_queries) continue;
+    T* out = result_of(p, batch, head, rows[h]);
 #pragma unroll
     for (int e = 0; e < E / 8; ++e) {
-      *(u32*)(out + rows[h] * p.n[16] + e * 8 + column) =
+      *(u32*)(out + e * 8 + column) =
           pack(result[e][2 * h] * factor, result[e][2 * h + 1] * factor);
     }
   }
