@@ -31,7 +31,7 @@ std::vector<TransferPlan> plans_of(const Case& c) {
   return plans;
 }
 
-AttentionProblem problem_of(const Case& c) {
+AttentionProblem attention_of(const Case& c) {
   return problem_of(DType::kBFloat16, c.batch, c.heads / c.ranks, c.heads / c.ranks, c.tokens,
                     c.tokens, c.size, true);
 }
@@ -96,7 +96,7 @@ TEST(AttentionReturn, HasThePlacesThatTheBoxesHave) {
     SCOPED_TRACE(testing::Message() << c.ranks << " ranks " << c.batch << "x" << c.tokens << "x"
                                     << c.heads << " in units of " << c.units);
     const auto plans = plans_of(c);
-    const AttentionProblem p = problem_of(c);
+    const AttentionProblem p = attention_of(c);
     for (std::size_t self = 0; self < plans.size(); ++self) {
       const auto places = places_of_results(p, plans, self);
       ASSERT_TRUE(places.ok()) << places.status().to_string();
@@ -108,14 +108,15 @@ TEST(AttentionReturn, HasThePlacesThatTheBoxesHave) {
 TEST(AttentionReturn, HasNoPlacesForWhatIsNotTokensWithAllTheirHeads) {
   // Heads in place of tokens; several heads of a token apart.
   const Case c = {2, 1, 10, 4};
-  AttentionProblem p = problem_of(c);
+  AttentionProblem p = attention_of(c);
   p.out = {p.out.batch, p.queries * p.v_size, p.v_size};
   EXPECT_EQ(places_of_results(p, plans_of(c), 0).status().code(), StatusCode::kUnimplemented);
   // One batch's worth of one token cannot be told from a token.
   const Case one = {2, 2, 1, 4};
-  const auto places = places_of_results(problem_of(one), plans_of(one), 0);
+  const auto places = places_of_results(attention_of(one), plans_of(one), 0);
   if (places.ok()) {
-    EXPECT_EQ(through_places(one, problem_of(one), *places), through_boxes(one, plans_of(one), 0));
+    EXPECT_EQ(through_places(one, attention_of(one), *places),
+              through_boxes(one, plans_of(one), 0));
   }
 }
 
@@ -185,6 +186,7 @@ class CudaAttentionReturn : public CudaWays {
       targets.push_back(memory.back()->data());
       EXPECT_EQ(cudaMemset(targets.back(), 0xff, bytes), cudaSuccess);
     }
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);  // before a stream that does not wait for it
     at.out = targets[0];
     at.targets = targets;
     auto way = make(p, context_);
