@@ -15,13 +15,12 @@ import json
 import os
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from cosmos import weights
+from cosmos import inputs, weights
 from cosmos.sizes import Sizes
 from measurements.records import FORWARD, record
 
@@ -131,12 +130,16 @@ def classes_of(report):
     return rows or {row["op"]: row["seconds"] for row in report["kernels"]}
 
 
-def bench(run, folder, sizes, mesh, name, runs=5, batch=1, variables=None):
+def bench(run, folder, sizes, mesh, name, runs=5, batch=1, variables=None, warmup=2):
+    """The report of `tutti bench`. At batch 1 with the numbers that the served calls have."""
     command = ["bench", folder / "model.onnx", *sized("--typical", sizes, batch=batch),
-               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--warmup", 2,
+               *sized("--size", sizes, batch=batch), *backend_options(run.options), "--warmup", warmup,
                "--runs", runs, "--json"]  # fmt: skip
     if mesh:
         command += ["--mesh", mesh]
+    if batch == 1:
+        for key, file in inputs.write(run.work / "inputs", sizes).items():
+            command += ["--input", f"{key}={file}"]
     out = run.tutti(*command, name=name, variables=variables)
     if out is None:
         return None
@@ -282,10 +285,10 @@ def fidelity(run, folder, sizes):
     results = []
     for ranks in run.options.ranks:
         mesh = ["--mesh", f"cp={ranks}"] if ranks > 1 else []
-        inputs = [part for name in ("patches", "timestep", "ids")
+        given = [part for name in ("patches", "timestep", "ids")
                   for part in ("--input", f"{name}={work}/{name}.npy")]  # fmt: skip
         out = work / f"cp{ranks}"
-        command = ["run", folder / "model.onnx", *sized("--typical", sizes), *mesh, *inputs,
+        command = ["run", folder / "model.onnx", *sized("--typical", sizes), *mesh, *given,
                    *backend_options(run.options), "--output-dir", out]  # fmt: skip
         if run.tutti(*command, name=f"fidelity, {ranks} ranks") is not None:
             results.append(out / "0.npy")
@@ -356,9 +359,11 @@ def served(run, folder, sizes, shape):
         bare = run.raw.get(f"Tutti, {ranks} ranks")
         if out is None or bare is None:
             continue
-        # Cards slow down as they warm up: the bare forward before and after.
-        again = bench(run, folder, sizes, mesh[-1] if mesh else "", f"Tutti, {ranks} ranks, again")
-        bare_s = statistics.mean(r["median_s"] for r in (bare, again) if r is not None)
+        # Cards slow down as they warm up, for about as long as the served calls went on: the bare
+        # forward on a card that is as warm.
+        again = bench(run, folder, sizes, mesh[-1] if mesh else "", f"Tutti, {ranks} ranks, warm",
+                      warmup=10, runs=run.options.runs)  # fmt: skip
+        bare_s = (again or bare)["median_s"]
         report = json.loads(out)
         run.raw[f"served, {ranks} ranks"] = report
         for way, why in report["failures"].items():
@@ -369,7 +374,7 @@ def served(run, folder, sizes, shape):
         for way, seconds, clients in calls:
             run.add(
                 bare, name=f"cosmos-shape, a call by {way}", shape=shape, ranks=ranks, dtype="bf16",
-                ours_s=seconds, peer="the bare forward, before and after", peer_s=bare_s,
+                ours_s=seconds, peer="the bare forward after as much load", peer_s=bare_s,
                 command=f"bench/scaling.py: tutti serve, {clients}",
             )  # fmt: skip
 

@@ -17,14 +17,17 @@ import sys
 import threading
 import time
 from multiprocessing import shared_memory
+from pathlib import Path
 
 import grpc
-import numpy as np
-from cuda_region import CudaRegion, runtime
 from tritonclient.grpc import service_pb2
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from cosmos import inputs
+from cosmos.cuda_region import CudaRegion, runtime
+from cosmos.sizes import Sizes
+
 LIMIT = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-HEIGHT, COLUMNS, WORD_BYTES = 23, 40, 2
 
 
 class Service:
@@ -50,13 +53,10 @@ def free_port():
 
 def tensors(options):
     """Name -> (type, shape, bytes)."""
-    rng = np.random.default_rng(0)
-    grid = [1, options.frames, HEIGHT, COLUMNS, options.features]
-    words = rng.standard_normal(grid, dtype=np.float32).view(np.uint32) >> 16
+    sizes = Sizes(frames=options.frames, text=options.text, features=options.features)
     return {
-        "patches": ("BF16", grid, words.astype(np.uint16).tobytes()),
-        "timestep": ("FP32", [1], np.float32([500]).tobytes()),
-        "ids": ("INT64", [1, options.text], rng.integers(0, 32, (1, options.text)).tobytes()),
+        name: (kind, list(numbers.shape), numbers.tobytes())
+        for name, (kind, numbers) in inputs.tensors(sizes).items()
     }
 
 

@@ -24,6 +24,7 @@ struct BenchCommand {
   ModelOptions model;
   BackendOptions backend;
   std::vector<std::string> sizes;
+  std::vector<std::string> inputs;  // NAME=FILE.npy
   int threads = 0;
   int warmup = 1;
   int runs = 5;
@@ -75,10 +76,12 @@ Status run_bench(const BenchCommand& command) {
   TUTTI_ASSIGN_OR_RETURN(const SymbolMap sizes, parse_sizes("--size", command.sizes));
   TUTTI_ASSIGN_OR_RETURN(const LoadedPlan loaded,
                          load_plan(command.model, command.backend, command.threads));
-  TUTTI_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, random_inputs(*loaded.plan, sizes));
+  TUTTI_ASSIGN_OR_RETURN(const GivenInputs given, read_given_inputs(command.inputs, *loaded.plan));
+  TUTTI_ASSIGN_OR_RETURN(std::vector<Tensor> inputs, random_inputs(*loaded.plan, sizes, given));
   const auto vary = [&](int run) -> Status {
     if (!command.vary) return {};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (given.count(loaded.plan->inputs[i].name) > 0) continue;
       TUTTI_RETURN_IF_ERROR(fill_random(
           &inputs[i], static_cast<std::uint32_t>(run * 100) + static_cast<std::uint32_t>(i)));
     }
@@ -130,6 +133,8 @@ std::function<int()> add_bench(CLI::App& command) {
   add_backend_options(command, &options->backend);
   command.add_option("--size", options->sizes,
                      "NAME=SIZE for a symbolic dimension; those of --profile have their best size");
+  command.add_option("--input", options->inputs,
+                     "NAME=FILE.npy; inputs that are not given are random numbers");
   command.add_option("--threads", options->threads, "Host threads of all ranks together");
   command.add_option("--warmup", options->warmup, "Forwards before the timed ones")
       ->capture_default_str();

@@ -1,4 +1,4 @@
-// `tutti bench PLAN`: timed forwards on random inputs, with the time by operator.
+// `tutti bench PLAN`: timed forwards on random or given inputs, with the time by operator.
 #pragma once
 
 #include <functional>

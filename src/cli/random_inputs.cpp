@@ -23,10 +23,23 @@ Status fill_random(Tensor* tensor, std::uint32_t seed) {
   });
 }
 
-Result<std::vector<Tensor>> random_inputs(const Plan& plan, SymbolMap sizes) {
+Result<std::vector<Tensor>> random_inputs(const Plan& plan, SymbolMap sizes,
+                                          const GivenInputs& given) {
+  for (const PlanTensor& input : plan.inputs) {
+    const auto it = given.find(input.name);
+    if (it == given.end() || it->second.dims().size() != input.shape.size()) continue;
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      const auto symbol = input.shape[d].as_symbol();
+      if (symbol) sizes.emplace(*symbol, it->second.dims()[d]);
+    }
+  }
   for (const auto& [symbol, range] : plan.dims) sizes.emplace(symbol, range.opt);
   std::vector<Tensor> inputs;
   for (const PlanTensor& input : plan.inputs) {
+    if (const auto it = given.find(input.name); it != given.end()) {
+      inputs.push_back(it->second);
+      continue;
+    }
     auto dims = evaluate(input.shape, sizes);
     if (!dims.ok()) {
       return dims.status().with_context(

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "cli/given_inputs.h"
 #include "plan/plan.h"
 
 namespace tutti::cli {
@@ -12,8 +13,9 @@ namespace tutti::cli {
 // Uniform in [-1, 1); integers and booleans are 0 or 1, which any embedding table has.
 Status fill_random(Tensor* tensor, std::uint32_t seed);
 
-// One tensor for each input of the plan. Sizes that are not given are the plan's best ones; a size
-// that has neither is an error that names the input.
-Result<std::vector<Tensor>> random_inputs(const Plan& plan, SymbolMap sizes);
+// One tensor for each input of the plan, those of `given` as they are. Sizes that neither `sizes` nor
+// given inputs have are the plan's best ones; one that has none is an error that names the input.
+Result<std::vector<Tensor>> random_inputs(const Plan& plan, SymbolMap sizes,
+                                          const GivenInputs& given = {});
 
 }  // namespace tutti::cli

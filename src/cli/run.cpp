@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/given_inputs.h"
 #include "cli/load_plan.h"
 #include "onnx/numpy_io.h"
 
@@ -20,15 +21,7 @@ struct RunCommand {
 };
 
 Result<std::vector<Tensor>> read_inputs(const RunCommand& command, const Plan& plan) {
-  std::map<std::string, Tensor> given;
-  for (const std::string& text : command.inputs) {
-    TUTTI_ASSIGN_OR_RETURN(const auto pair, split_assignment("--input", text));
-    auto tensor = read_npy(pair.second);
-    if (!tensor.ok()) return tensor.status().with_context(str_cat("--input ", pair.first));
-    if (!given.emplace(pair.first, *std::move(tensor)).second) {
-      return invalid_argument("--input '", pair.first, "' is given twice");
-    }
-  }
+  TUTTI_ASSIGN_OR_RETURN(GivenInputs given, read_given_inputs(command.inputs, plan));
   std::vector<Tensor> ordered;
   for (const PlanTensor& input : plan.inputs) {
     const auto it = given.find(input.name);
@@ -37,10 +30,6 @@ Result<std::vector<Tensor>> read_inputs(const RunCommand& command, const Plan& p
                               "=FILE.npy");
     }
     ordered.push_back(std::move(it->second));
-    given.erase(it);
-  }
-  if (!given.empty()) {
-    return invalid_argument("--input '", given.begin()->first, "': the model has no such input");
   }
   return ordered;
 }
