@@ -69,8 +69,9 @@ Result<TensorMap> Instance::infer(const TensorMap& inputs, const RunOptions& opt
     ordered.push_back(it->second);
   }
   for (const auto& [name, tensor] : inputs) {
-    const bool is_known = std::any_of(plan_->inputs.begin(), plan_->inputs.end(),
-                                      [&](const PlanTensor& input) { return input.name == name; });
+    const bool is_known =
+        std::any_of(plan_->inputs.begin(), plan_->inputs.end(),
+                    [&name = name](const PlanTensor& input) { return input.name == name; });
     if (!is_known) {
       return invalid_argument("input '", name, "' is unknown; the inputs are ",
                               input_names(*plan_));

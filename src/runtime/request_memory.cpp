@@ -15,7 +15,7 @@ Status check_names(const MemoryPlaces& places, const std::vector<PlanTensor>& te
   for (const auto& [name, place] : places) {
     const bool is_known =
         std::any_of(tensors.begin(), tensors.end(),
-                    [&](const PlanTensor& tensor) { return tensor.name == name; });
+                    [&name = name](const PlanTensor& tensor) { return tensor.name == name; });
     if (!is_known) {
       return invalid_argument("the place of ", what, " '", name,
                               "' is given, but there is no such ", what);
