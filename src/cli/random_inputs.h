@@ -13,8 +13,9 @@ namespace tutti::cli {
 // Uniform in [-1, 1); integers and booleans are 0 or 1, which any embedding table has.
 Status fill_random(Tensor* tensor, std::uint32_t seed);
 
-// One tensor for each input of the plan, those of `given` as they are. Sizes that neither `sizes` nor
-// given inputs have are the plan's best ones; one that has none is an error that names the input.
+// One tensor for each input of the plan, those of `given` as they are. Sizes that neither `sizes`
+// nor given inputs have are the plan's best ones; one that has none is an error that names the
+// input.
 Result<std::vector<Tensor>> random_inputs(const Plan& plan, SymbolMap sizes,
                                           const GivenInputs& given = {});
 

@@ -28,7 +28,7 @@ class ArtifactStore {
 
   // What was made here: goes to disk and counts as used.
   std::shared_ptr<const Artifact> add(Artifact artifact, const Hash128& disk_key);
-  void add(Artifact artifact) { add(artifact, Hash128(artifact.key)); }
+  void add(const Artifact& artifact) { add(artifact, Hash128(artifact.key)); }
 
   // One that turned out to be of no use. False: no plan has offered it.
   bool withdraw(const std::string& kind, const Hash128& key);
