@@ -102,3 +102,27 @@ def test_weights_are_as_described(tmp_path):
     assert abs(np.corrcoef(up.ravel(), down.ravel())[0, 1]) < 0.1
     norm = weights.read(tmp_path, description, "norm_out.weight")
     assert np.isclose(norm.mean(), 1, atol=0.02)
+
+
+def test_a_benchmark_takes_numbers_from_files(tutti, float32_model, tmp_path):
+    files = []
+    for name, array in feeds().items():
+        np.save(tmp_path / f"{name}.npy", array)
+        files += ["--input", f"{name}={tmp_path / name}.npy"]
+    # Sizes are those of the files.
+    report = json.loads(tutti("bench", float32_model, "--runs", 1, "--json", *files).stdout)
+    given = report["flops"][0]
+    smaller = [part for name, size in TINY.call_sizes().items() for part in ("--size", f"{name}={size}")]  # fmt: skip
+    report = json.loads(tutti("bench", float32_model, "--runs", 1, "--json", *smaller).stdout)
+    assert report["flops"][0] == given
+
+    unknown = tutti("bench", float32_model, "--input", files[1].replace("patches", "pixels", 1), check=False)  # fmt: skip
+    assert unknown.returncode != 0
+    assert "--input 'pixels': the model has no such input" in unknown.stderr
+    twice = tutti("bench", float32_model, *files, *files[:2], check=False)
+    assert "--input 'patches' is given twice" in twice.stderr
+    # Random ids are those of any table; a file's need not be.
+    np.save(tmp_path / "ids.npy", np.full((TINY.batch, TINY.text), TINY.vocabulary + 3))
+    outside = tutti("bench", float32_model, *files, check=False)
+    assert outside.returncode != 0
+    assert str(TINY.vocabulary + 3) in outside.stderr
